@@ -1,0 +1,48 @@
+"""Stopping what was started: shielded from cancellation, and bounded."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import structlog
+
+log = structlog.get_logger()
+T = TypeVar("T")
+
+
+async def finished_despite_cancel(work: Awaitable[T], limit_s: float) -> T:
+    """Await `work` to its end through any number of cancellations, which are passed on afterwards.
+
+    Raises:
+        TimeoutError: `work` took longer than `limit_s`; it has been cancelled.
+        asyncio.CancelledError: the caller was cancelled meanwhile; `work` is done.
+    """
+    loop = asyncio.get_running_loop()
+    task = asyncio.ensure_future(work)
+    deadline = loop.time() + limit_s
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done() and (left := deadline - loop.time()) > 0:
+        try:
+            await asyncio.wait({task}, timeout=left)  # unlike wait_for, leaves the task alone
+        except asyncio.CancelledError as exc:
+            cancelled = exc
+    if not task.done():
+        task.cancel()
+        raise cancelled or TimeoutError(f"not finished within {limit_s:g} s")
+    if cancelled is not None:
+        _ = task.exception()  # retrieved: the cancellation outranks it
+        raise cancelled
+    return task.result()
+
+
+async def stop_shielded(stop: Callable[[], Awaitable[None]], *, limit_s: float, what: str) -> None:
+    """Run `stop` to its end, whatever is cancelled. A failure is the event `sandbox.leaked`, never an exception."""
+
+    async def guarded() -> None:
+        try:
+            async with asyncio.timeout(limit_s):
+                await stop()
+        except Exception as exc:  # noqa: BLE001 - a failed stop must not hide the attempt's own outcome
+            log.error("sandbox.leaked", sandbox=what, error=str(exc) or type(exc).__name__)
+
+    await finished_despite_cancel(guarded(), limit_s + 5)

@@ -1,0 +1,136 @@
+"""A run: what is asked for, what is recorded of it, what it comes to."""
+
+import re
+from typing import Any
+
+from pydantic import Field, JsonValue, field_validator
+
+from .attempt import Status
+from .model import NO_USAGE, ModelEndpoint, Usage
+from .task import TaskSelection
+from .value import Value
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+class RunRequest(Value):
+    """Tasks x attempts under one set of settings, all layers merged.
+
+    Of the environment's parameters the two halves stay apart, because a recipe's values go between them:
+    `environment_defaults` < recipe < `environment_params`.
+    """
+
+    benchmark: str
+    harness: str
+    environment: str
+    model: ModelEndpoint
+    selection: TaskSelection = TaskSelection()
+    k: int = Field(default=1, ge=1)
+    """Attempts of each task."""
+    benchmark_params: dict[str, Any] = Field(default_factory=dict)
+    harness_params: dict[str, Any] = Field(default_factory=dict)
+    model_params: dict[str, Any] = Field(default_factory=dict)
+    environment_defaults: dict[str, Any] = Field(default_factory=dict)
+    environment_params: dict[str, Any] = Field(default_factory=dict)
+    enabled_recipes: tuple[str, ...] | None = None
+    """None is every recipe that applies."""
+    task_concurrency: int = Field(default=4, ge=1)
+    max_retries: int = Field(default=1, ge=0)
+    """Re-runs of an attempt after a transient error."""
+    run_name: str
+    run_id: str
+    reuse: bool = True
+    """Resume a stored run of the same id; False refuses it."""
+
+    @field_validator("run_name", "run_id")
+    @classmethod
+    def _path_safe(cls, value: str) -> str:
+        if not _NAME.fullmatch(value):
+            raise ValueError(f"{value!r} is not a name: use letters, digits, '.', '_' and '-', 100 at most")
+        return value
+
+
+class RunInfo(Value):
+    """`run_info.json`, and what a resumed run is held against."""
+
+    schema_version: int = 1
+    run_name: str
+    run_id: str
+    identity: dict[str, JsonValue]
+    """Everything that moves a score; a resume with another identity is refused, naming the keys that differ."""
+    request: dict[str, JsonValue]
+    """The whole request, secrets masked."""
+    versions: dict[str, str] = Field(default_factory=dict)
+    dataset: dict[str, JsonValue] = Field(default_factory=dict)
+    """What the benchmark says of its data (revision, path)."""
+    host: str
+    started_at: str
+    ended_at: str | None = None
+
+
+class Interval(Value):
+    """A 95 % confidence interval of a rate."""
+
+    low: float
+    high: float
+
+
+class Rate(Value):
+    """`correct` of `total`, over tasks' attempts; `value` is None where nothing counts."""
+
+    correct: int
+    total: int
+    value: float | None
+    interval: Interval | None
+
+
+class Counts(Value):
+    """selected = correct + incorrect + errors + cancelled + not_run, always."""
+
+    selected: int
+    correct: int
+    incorrect: int
+    errors: int
+    cancelled: int
+    not_run: int
+
+
+class RunSummary(Value):
+    """`summary.json`."""
+
+    schema_version: int = 1
+    run_name: str
+    run_id: str
+    benchmark: str
+    harness: str
+    model: str
+    environment: str
+    tasks: int
+    attempts_per_task: int
+    counts: Counts
+    accuracy_graded: Rate
+    """Over graded attempts."""
+    accuracy_selected: Rate
+    """Errors, cancelled and not run count as failures."""
+    mean_score: float | None = None
+    """Mean of the scores of graded attempts (partial credit)."""
+    pass_at_k: dict[str, float] = Field(default_factory=dict)
+    """k -> unbiased estimate; only where every selected task has at least k graded attempts."""
+    by_category: dict[str, Rate] = Field(default_factory=dict)
+    """Graded attempts by the tasks' category."""
+    errors_by_kind: dict[str, int] = Field(default_factory=dict)
+    """`stage: kind` -> count."""
+    exit_reasons: dict[str, int] = Field(default_factory=dict)
+    usage: Usage = NO_USAGE
+    """Of all attempts, earlier tries included."""
+    timings: dict[str, float] = Field(default_factory=dict)
+    """Mean seconds by stage over the attempts that ran it."""
+    wall_s: float | None = None
+    """Of this start of the run; None when nothing ran."""
+    started_at: str
+    ended_at: str
+    interrupted: bool = False
+
+
+GRADED = frozenset({Status.COMPLETED})
+"""What a resume keeps."""

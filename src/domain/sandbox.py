@@ -1,0 +1,171 @@
+"""What a sandbox is asked for, what is run in it, and what came of it."""
+
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path, PurePosixPath
+
+from pydantic import Field, field_validator, model_validator
+
+from .value import Value
+
+DEFAULT_MAX_OUTPUT_BYTES = 1024 * 1024
+
+
+class Network(StrEnum):
+    """What a sandbox may reach."""
+
+    PUBLIC = "public"
+    NONE = "none"
+
+
+class ImageBuild(Value):
+    """An image to be built from a folder; its identity is the folder's content."""
+
+    context: Path
+    dockerfile: str = "Dockerfile"
+    timeout_s: float = 600
+
+
+class SandboxSpec(Value):
+    """One sandbox, wholly described. The names are those of the settings, so that layers merge by key."""
+
+    image: str | None = None
+    """Registry image; None where the environment runs without one or builds one."""
+    named_image: str | None = None
+    """An image published under a name at the provider (Modal)."""
+    build: ImageBuild | None = None
+    """Build the image when neither `image` nor `named_image` is given."""
+    workspace_root: PurePosixPath | None = None
+    """Absolute working directory of every command, made if missing; None is the image's own."""
+    env_variables: dict[str, str] = Field(default_factory=dict)
+    """Set for every command. Never secrets."""
+    user: str | None = None
+    """User of commands that name none; None is the image's own."""
+    cpu: float | None = Field(default=None, gt=0)
+    """Cores."""
+    memory: int | None = Field(default=None, gt=0)
+    """MiB."""
+    gpu: str | None = None
+    """Type and count as in `A100:2`, or a bare count."""
+    region: str | None = None
+    platform: str | None = None
+    """As in `linux/amd64`; None is the engine's own."""
+    network: Network = Network.PUBLIC
+    timeout: float = Field(default=3600, gt=0)
+    """Lifetime in seconds, after which the sandbox ends by itself."""
+    idle_timeout: float | None = Field(default=None, gt=0)
+    """Seconds without activity after which the provider may end it."""
+    directories: tuple[PurePosixPath, ...] = ()
+    """Absolute directories made at start, writable by every user."""
+
+    @field_validator("directories", "workspace_root")
+    @classmethod
+    def _absolute(cls, value: object) -> object:
+        for path in value if isinstance(value, tuple) else (value,):
+            if isinstance(path, PurePosixPath) and not path.is_absolute():
+                raise ValueError(f"{str(path)!r} is not an absolute path")
+        return value
+
+
+class SandboxOwner(Value):
+    """Who started a sandbox; written on it as labels or tags, so that what a dead run left can be told and stopped."""
+
+    run_id: str
+    task_id: str
+    attempt: int
+    try_number: int = 1
+    purpose: str = "agent"
+    """`agent` or `grade`."""
+    host: str
+    """Identifies the machine and process namespace of `process`."""
+    process: str
+    """Identifies the process beyond reuse of its pid (pid and start time)."""
+
+
+class Command(Value):
+    """One command: either `argv`, or a `script` for bash (for sh where the sandbox has no bash)."""
+
+    argv: tuple[str, ...] = ()
+    script: str | None = None
+    cwd: PurePosixPath | None = None
+    """None is the sandbox's workspace root."""
+    env: dict[str, str] = Field(default_factory=dict)
+    user: str | None = None
+    """None is the spec's user."""
+    stdin: bytes | None = None
+    """None is /dev/null."""
+    timeout_s: float = Field(gt=0)
+    max_output_bytes: int = Field(default=DEFAULT_MAX_OUTPUT_BYTES, gt=0)
+    """Of each stream at most this much is kept: head and tail, half each."""
+
+    @model_validator(mode="after")
+    def _one_form(self) -> "Command":
+        if bool(self.argv) == (self.script is not None):
+            raise ValueError("a command is either an argv or a script")
+        return self
+
+
+class ExecResult(Value):
+    """What a command did. That it failed or timed out is a result; that the provider failed is an error."""
+
+    exit_code: int | None
+    """128 + n after signal n; None when the command timed out."""
+    stdout: str
+    stderr: str
+    truncated: bool = False
+    stdout_bytes: int = 0
+    """Bytes printed, kept or not."""
+    stderr_bytes: int = 0
+    timed_out: bool = False
+    duration_s: float
+
+    @property
+    def ok(self) -> bool:
+        """Whether it ended by itself with status 0."""
+        return self.exit_code == 0
+
+
+class Capabilities(Value):
+    """What specs an environment can honour; asked before anything starts."""
+
+    images: bool = False
+    """Runs registry images."""
+    builds: bool = False
+    """Builds images from a Dockerfile."""
+    named_images: bool = False
+    networks: frozenset[Network] = frozenset({Network.PUBLIC})
+    users: bool = False
+    """Can run a command as another user."""
+    resources: frozenset[str] = frozenset()
+    """Which of `cpu`, `memory`, `gpu`, `region`, `platform`, `idle_timeout` it enforces."""
+    isolated: bool = True
+    """Commands cannot touch the runner's own machine."""
+
+
+class Check(Value):
+    """One line of `doctor`."""
+
+    name: str
+    ok: bool
+    detail: str
+    hint: str = ""
+    """The next step when not ok."""
+
+
+class SweepSelector(Value):
+    """Which sandboxes to stop: of ended processes or past their expiry, and of one run where `run_id` is set."""
+
+    run_id: str | None = None
+    host: str
+    """This machine, as in SandboxOwner.host; another machine's sandboxes go by their expiry alone."""
+    now: datetime
+
+
+class SweptSandbox(Value):
+    """One sandbox that a sweep stopped, or failed to (`error`)."""
+
+    environment: str
+    id: str
+    run_id: str
+    task_id: str
+    error: str = ""
