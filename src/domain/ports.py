@@ -234,7 +234,7 @@ class ResultStore(Protocol):
         """Add an attempt to its task's file. A graded one is never replaced by one that is not."""
 
     async def save_summary(self, summary: RunSummary) -> Mapping[str, Path]:
-        """Write summary.json, summary.md, the end of run_info.json; returns the paths `run_info`, `summary`, `details`."""
+        """Write the summaries and the end of run_info.json; returns the paths `run_info`, `summary`, `details`."""
 
     async def close(self) -> None:
         """Unlock. Called on every path."""
