@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import Field, JsonValue
 
-from .model import NO_USAGE, ToolCall, Usage
+from .model import NO_USAGE, ModelEndpoint, ToolCall, Usage
 from .value import Value
 
 SCHEMA_VERSION = 1
@@ -97,7 +97,8 @@ class HarnessResult(Value):
 class AttemptContext:
     """What an attempt lends its harness and benchmark: a log folder, a step recorder, its ids.
 
-    `log_dir` exists. `record_step` is durable when it returns.
+    `log_dir` exists. `record_step` is durable when it returns. `endpoint` is for harnesses whose agent program calls
+    the model by itself.
     """
 
     def __init__(
@@ -109,6 +110,7 @@ class AttemptContext:
         log_dir: Path,
         time_limit_s: float,
         record_step: Callable[[Step], Awaitable[None]],
+        endpoint: ModelEndpoint | None = None,
     ) -> None:
         self.run_id = run_id
         self.task_id = task_id
@@ -116,6 +118,7 @@ class AttemptContext:
         self.log_dir = log_dir
         self.time_limit_s = time_limit_s
         self.record_step = record_step
+        self.endpoint = endpoint
 
 
 class Failure(Value):

@@ -45,13 +45,6 @@ class AttemptEnded(Event):
     accuracy: Rate
 
 
-class SandboxLeaked(Event):
-    """A sandbox could not be stopped: somebody must act."""
-
-    sandbox: str
-    error: str
-
-
 class RunInterrupted(Event):
     """A signal came. `hard`: running attempts are being cut; else they may finish."""
 

@@ -26,6 +26,6 @@ def file_name(task_id: str) -> str:
 def sandbox_name(owner: SandboxOwner) -> str:
     """A deterministic name of at most 60 characters `[a-z0-9-]`; distinct for distinct owners."""
     parts = (owner.run_id, owner.task_id, owner.attempt, owner.try_number, owner.purpose, owner.host, owner.process)
-    digest = hashlib.sha256("\0".join(map(str, parts)).encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    digest = hashlib.sha256(repr(parts).encode()).hexdigest()[:12]  # repr keeps the borders between the parts
     readable = re.sub(r"[^a-z0-9]+", "-", owner.task_id.lower())[:30].strip("-") or "task"
     return f"ac-{readable}-{owner.attempt}-{digest}"

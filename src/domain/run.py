@@ -13,6 +13,13 @@ from .value import Value
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
+def path_safe(value: str) -> str:
+    """`value`, where it can name a folder on every file system; else ValueError."""
+    if not _NAME.fullmatch(value):
+        raise ValueError(f"{value!r} is not a name: use letters, digits, '.', '_' and '-', 100 at most")
+    return value
+
+
 class RunRequest(Value):
     """Tasks x attempts under one set of settings, all layers merged.
 
@@ -45,9 +52,7 @@ class RunRequest(Value):
     @field_validator("run_name", "run_id")
     @classmethod
     def _path_safe(cls, value: str) -> str:
-        if not _NAME.fullmatch(value):
-            raise ValueError(f"{value!r} is not a name: use letters, digits, '.', '_' and '-', 100 at most")
-        return value
+        return path_safe(value)
 
 
 class RunInfo(Value):
@@ -125,6 +130,8 @@ class RunSummary(Value):
     """Of all attempts, earlier tries included."""
     timings: dict[str, float] = Field(default_factory=dict)
     """Mean seconds by stage over the attempts that ran it."""
+    duration_percentiles: dict[str, float] = Field(default_factory=dict)
+    """`p50` and `p90` of the attempts' `total` seconds."""
     wall_s: float | None = None
     """Of this start of the run; None when nothing ran."""
     started_at: str

@@ -1,0 +1,124 @@
+"""Files that are whole after a crash: atomic replacement, appended lines, files set aside."""
+
+import fcntl
+import json
+import os
+import uuid
+from pathlib import Path
+
+import structlog
+
+from ...domain.errors import ConfigError
+
+log = structlog.get_logger()
+_TEMPORARY = ".tmp-"
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Create or replace `path`; after a crash it holds either the old bytes or the new.
+
+    Raises:
+        OSError: nothing was changed.
+    """
+    temporary = path.with_name(f"{_TEMPORARY}{uuid.uuid4().hex}")
+    try:
+        with temporary.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def append_line(path: Path, line: bytes) -> None:
+    """Add `line`, which ends in a newline, and sync it.
+
+    Raises:
+        OSError: nothing of the line is left in the file.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    try:
+        size = os.fstat(descriptor).st_size
+        try:
+            _write_all(descriptor, line)
+            os.fsync(descriptor)
+        except OSError:
+            os.ftruncate(descriptor, size)
+            raise
+    finally:
+        os.close(descriptor)
+    if size == 0:
+        sync_folder(path.parent)
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the folder's own entries durable: files created, renamed or removed in it."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def set_aside(path: Path) -> Path:
+    """Rename a broken file to the first free `NAME.broken-N` beside it; returns that."""
+    number = 1
+    while (target := path.with_name(f"{path.name}.broken-{number}")).exists():
+        number += 1
+    path.rename(target)
+    sync_folder(path.parent)
+    return target
+
+
+def remove_temporaries(folder: Path) -> None:
+    """Remove what writes cut by a crash have left in `folder`."""
+    for entry in os.scandir(folder):
+        if entry.name.startswith(_TEMPORARY):
+            Path(entry.path).unlink(missing_ok=True)
+
+
+class FolderLock:
+    """Exclusive use of a folder, until `release` or the end of this process, however it ends."""
+
+    def __init__(self, path: Path, owner: dict[str, str | int]) -> None:
+        """Take the lock at once.
+
+        Raises:
+            ConfigError: another store holds it; names its owner.
+        """
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = _holder(path)
+            os.close(self._descriptor)
+            raise ConfigError(
+                f"run folder {str(path.parent)!r} is in use by {holder}",
+                hint="wait for its end, or use another --run-id",
+            ) from None
+        except OSError as exc:  # a file system without locks (some network mounts)
+            log.warning("results.unlocked", path=str(path), error=str(exc))
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, json.dumps(owner).encode(), 0)
+
+    def release(self) -> None:
+        """Give it up; the file stays, empty, because removing it would let two others hold it."""
+        os.ftruncate(self._descriptor, 0)
+        os.close(self._descriptor)
+
+
+def _holder(path: Path) -> str:
+    try:
+        owner = json.loads(path.read_bytes())
+        return f"process {owner['pid']} on {owner['host']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "another process"

@@ -1,0 +1,210 @@
+"""Stored runs, read without a change: which there are, what one came to, what its attempts were."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from ...domain.errors import ConfigError
+from ...domain.naming import file_name
+from ...domain.run import RunSummary
+from ...domain.scoring import Tally
+from ..support.liveness import process_alive, this_host
+from .layout import LOCK, RUN_INFO, SUMMARY, task_path, task_paths
+from .run_file import read_run_file
+from .task_file import TaskFile, UnreadableResult, read_task_file, without_unknown
+
+RUNNING, FINISHED, PARTIAL = "running", "finished", "partial"
+UNKNOWN = "unknown"
+_MAX_LISTED = 8
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """A run's folder, and what it came to so far."""
+
+    folder: Path
+    run_info: Mapping[str, Any]
+    """Empty where it cannot be read."""
+    summary: RunSummary
+    """As stored, or counted anew where the run has gone on since or never ended."""
+    state: str
+    """`running`; `finished`: every selected attempt is graded; `partial`: the rest."""
+    selection_known: bool
+    """Else `selected` and `not_run` are of the tasks stored so far."""
+
+    @property
+    def name(self) -> str:
+        """RUN_NAME/RUN_ID."""
+        return f"{self.folder.parent.name}/{self.folder.name}"
+
+
+@dataclass(frozen=True)
+class StoredTasks:
+    """The tasks of a run, and the files that cannot be read, with the reason."""
+
+    tasks: list[TaskFile] = field(default_factory=list)
+    unreadable: dict[Path, str] = field(default_factory=dict)
+
+
+def run_folders(results_dir: Path) -> list[Path]:
+    """The folder of every run below `results_dir`, by name and id.
+
+    Raises:
+        ConfigError: there is no such folder.
+    """
+    if not results_dir.is_dir():
+        raise ConfigError(f"no results folder {str(results_dir)!r}", hint="run something first, or give --results-dir")
+    return sorted(folder for folder in results_dir.glob("*/*") if is_run(folder))
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a run is stored there."""
+    return (folder / RUN_INFO).is_file() or bool(task_paths(folder))
+
+
+def find_run(results_dir: Path, wanted: str) -> Path:
+    """The run that a user means by a folder, by RUN_NAME/RUN_ID, or by a run id or run name that only one run has.
+
+    Raises:
+        ConfigError: none is meant, or more than one.
+    """
+    for folder in (Path(wanted).expanduser(), results_dir / wanted):
+        if is_run(folder):
+            return folder
+    folders = run_folders(results_dir)
+    meant = [folder for folder in folders if wanted in (folder.name, folder.parent.name)]
+    if len(meant) == 1:
+        return meant[0]
+    if meant:
+        raise ConfigError(f"{wanted!r} is the name of {len(meant)} runs", hint=f"name one: {_listed(meant)}")
+    raise ConfigError(f"no run {wanted!r} in {str(results_dir)!r}", hint=_nearest_run(wanted, folders))
+
+
+def _nearest_run(wanted: str, folders: list[Path]) -> str:
+    by_name = {name: folder for folder in folders for name in (folder.name, _run_name(folder))}
+    near = get_close_matches(wanted, by_name, n=1)
+    if near:
+        return f"did you mean {_run_name(by_name[near[0]])}?"
+    return f"there are: {_listed(folders)}" if folders else "no run is stored there"
+
+
+def _listed(folders: list[Path]) -> str:
+    more = ", ..." if len(folders) > _MAX_LISTED else ""
+    return ", ".join(map(_run_name, folders[:_MAX_LISTED])) + more
+
+
+def _run_name(folder: Path) -> str:
+    return f"{folder.parent.name}/{folder.name}"
+
+
+def read_run(folder: Path) -> StoredRun:
+    """What is known of the run stored in `folder`."""
+    try:
+        info = read_run_file(folder / RUN_INFO) or {}
+    except ValueError:
+        info = {}
+    summary = _stored_summary(folder)
+    ended = summary is not None and info.get("ended_at") == summary.ended_at
+    if summary is None or not ended:
+        recounted = _recounted(folder, info, summary)
+        return StoredRun(folder, info, recounted, _state(folder, recounted, ended=False), summary is not None)
+    return StoredRun(folder, info, summary, _state(folder, summary, ended=True), selection_known=True)
+
+
+def _state(folder: Path, summary: RunSummary, *, ended: bool) -> str:
+    if _is_live(folder):
+        return RUNNING
+    counts = summary.counts
+    return FINISHED if ended and counts.correct + counts.incorrect == counts.selected else PARTIAL
+
+
+def _is_live(folder: Path) -> bool:
+    # Not by trying the lock: holding it for a moment could refuse a run that starts just then.
+    try:
+        owner = json.loads((folder / LOCK).read_bytes())
+        return bool(owner["host"] == this_host() and process_alive(owner["process"]))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False
+
+
+def _stored_summary(folder: Path) -> RunSummary | None:
+    try:
+        data = json.loads((folder / SUMMARY).read_bytes())
+        return RunSummary.model_validate(without_unknown(RunSummary, data))
+    except (OSError, ValueError):
+        return None
+
+
+def _recounted(folder: Path, info: Mapping[str, Any], stale: RunSummary | None) -> RunSummary:
+    files = [file for file in _task_files(folder) if isinstance(file, TaskFile)]
+    attempts = [(key, file.category, record) for file in files for key, record in file.records.items()]
+    selected = max(stale.tasks if stale else 0, len(files))
+    k = stale.attempts_per_task if stale else max((key.attempt for key, *_ in attempts), default=1)
+    tally = Tally(selected, k)
+    for key, category, record in attempts:
+        tally.add(key, category, record)
+    benchmark, harness, environment, model = _names(info)
+    started = str(info.get("started_at", ""))
+    return tally.summary(
+        run_name=folder.parent.name,
+        run_id=folder.name,
+        benchmark=benchmark,
+        harness=harness,
+        model=model,
+        environment=environment,
+        started_at=started,
+        ended_at=max((record.ended_at for *_, record in attempts), default=started),
+        interrupted=True,
+    )
+
+
+def _names(info: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    request = info.get("request")
+    request = request if isinstance(request, dict) else {}
+    model = request.get("model")
+    benchmark, harness, environment = (str(request.get(n, UNKNOWN)) for n in ("benchmark", "harness", "environment"))
+    return benchmark, harness, environment, str(model.get("name", UNKNOWN) if isinstance(model, dict) else UNKNOWN)
+
+
+def _task_files(folder: Path) -> Iterator[TaskFile | tuple[Path, str]]:
+    for path in task_paths(folder):
+        try:
+            file = read_task_file(path)
+        except UnreadableResult as exc:
+            yield path, str(exc)
+            continue
+        if file_name(file.task_id) == path.stem:
+            yield file
+
+
+def read_tasks(folder: Path) -> StoredTasks:
+    """All tasks, by id."""
+    found = StoredTasks()
+    for file in _task_files(folder):
+        if isinstance(file, TaskFile):
+            found.tasks.append(file)
+        else:
+            found.unreadable[file[0]] = file[1]
+    found.tasks.sort(key=lambda file: file.task_id)
+    return found
+
+
+def find_task(folder: Path, task_id: str) -> TaskFile:
+    """One task by its id.
+
+    Raises:
+        ConfigError: it is not stored (its nearest is named), or its file cannot be read.
+    """
+    path = task_path(folder, task_id)
+    if not path.is_file():
+        known = [file.task_id for file in read_tasks(folder).tasks]
+        near = get_close_matches(task_id, known, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"{len(known)} tasks are stored: see results show RUN"
+        raise ConfigError(f"no task {task_id!r} in run {_run_name(folder)}", hint=hint)
+    try:
+        return read_task_file(path)
+    except UnreadableResult as exc:
+        raise ConfigError(f"{str(path)!r} cannot be read: {exc}", hint="run the same run again to mend it") from exc

@@ -1,0 +1,126 @@
+"""Known secrets leave every text before it is written; so does the userinfo of URLs."""
+
+import base64
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import AnyStr
+from urllib.parse import quote, quote_plus
+
+from pydantic import JsonValue
+
+MASK = "***"
+MIN_LENGTH = 4
+"""Shorter values are no secrets: masking them would only spoil texts. Longer than MASK, so that masking always ends."""
+_PLACEHOLDERS = frozenset({"empty", "none", "null", "dummy", "not-needed"})
+"""What users of self-hosted endpoints give as a key; words of ordinary text."""
+_MIN_FRAGMENT = 8
+"""Characters of base64 that do not turn up by chance."""
+_USERINFO = re.compile(r"(?<=://)[^\s/?#\"'<>\\]+@")
+_USERINFO_BYTES = re.compile(rb"(?<=://)[^\s/?#\"'<>\\]+@")
+
+
+class Redactor:
+    """Replaces every known secret by `***`: as it is, URL-quoted, JSON-escaped, in base64 (also inside a longer text).
+
+    Values shorter than MIN_LENGTH and placeholders such as `EMPTY` are not taken for secrets. Cheap where nothing
+    matches: one substring search for each form.
+    """
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        forms = {form for secret in secrets if _is_secret(secret) for form in _forms(secret) if len(form) >= MIN_LENGTH}
+        self._forms = sorted(forms, key=lambda form: (-len(form), form))
+        self._byte_forms = [form.encode("utf-8", "surrogatepass") for form in self._forms]
+
+    @property
+    def longest(self) -> int:
+        """Bytes of the longest form; a stream cut into chunks must overlap by one less."""
+        return max(map(len, self._byte_forms), default=1)
+
+    def text(self, text: str) -> str:
+        """`text` without secrets, and with `https://***@host` for `https://user:password@host`."""
+        if "://" in text and "@" in text:
+            text = _USERINFO.sub(f"{MASK}@", text)
+        return _masked(text, self._forms, MASK)
+
+    def value(self, value: JsonValue) -> JsonValue:
+        """A JSON value whose texts, keys included, are redacted; keys that become equal are numbered."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, list):
+            return [self.value(item) for item in value]
+        if isinstance(value, dict):
+            result: dict[str, JsonValue] = {}
+            for key, item in value.items():
+                result[_unused(self.text(key), result)] = self.value(item)
+            return result
+        return value
+
+    def data(self, data: bytes) -> bytes:
+        """As `text`, for bytes of any content."""
+        if b"://" in data and b"@" in data:
+            data = _USERINFO_BYTES.sub(MASK.encode() + b"@", data)
+        return self.secrets_masked(data)
+
+    def secrets_masked(self, data: bytes) -> bytes:
+        """`data` without secrets; URLs stay as they are (a patch, say, that must keep its bytes)."""
+        return _masked(data, self._byte_forms, MASK.encode())
+
+
+def _masked(text: AnyStr, forms: list[AnyStr], mask: AnyStr) -> AnyStr:
+    # Again after each hit: a mask may complete another secret ("****" in "*****"). Each pass shortens the text.
+    found = [form for form in forms if form in text]
+    while found:
+        for form in found:
+            text = text.replace(form, mask)
+        found = [form for form in forms if form in text]
+    return text
+
+
+def _is_secret(secret: str) -> bool:
+    return len(secret.strip()) >= MIN_LENGTH and secret.strip().lower() not in _PLACEHOLDERS
+
+
+def _forms(secret: str) -> Iterator[str]:
+    for plain in {secret, secret.strip()}:
+        yield plain
+        yield from _quoted(plain)
+        yield from _escaped(plain)
+        yield from _encoded(plain.encode("utf-8", "surrogatepass"))
+
+
+def _quoted(secret: str) -> Iterator[str]:
+    for safe in ("", "/"):
+        for quoted in (
+            quote(secret, safe=safe, errors="surrogatepass"),
+            quote_plus(secret, safe=safe, errors="surrogatepass"),
+        ):
+            yield quoted
+            yield re.sub(r"%[0-9A-F]{2}", lambda match: match[0].lower(), quoted)
+
+
+def _escaped(secret: str) -> Iterator[str]:
+    for ascii_only in (True, False):
+        once = json.dumps(secret, ensure_ascii=ascii_only)[1:-1]
+        yield once
+        yield json.dumps(once, ensure_ascii=ascii_only)[1:-1]  # JSON text within JSON: a tool call's arguments
+    yield repr(secret)[1:-1]
+
+
+def _encoded(secret: bytes) -> Iterator[str]:
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        yield encode(secret).decode().rstrip("=")
+        for shift in range(3):
+            # Only the characters that no neighbour's bits reach: as in the header `Basic base64(user:secret)`.
+            text = encode(b"\0" * shift + secret).decode()
+            fragment = text[-(-8 * shift // 6) : 8 * (shift + len(secret)) // 6]
+            if len(fragment) >= _MIN_FRAGMENT:
+                yield fragment
+
+
+def _unused(key: str, taken: dict[str, JsonValue]) -> str:
+    number, unused = 1, key
+    while unused in taken:
+        number += 1
+        unused = f"{key}#{number}"
+    return unused

@@ -1,0 +1,268 @@
+"""`results list` and `results show` tell what is stored, whatever state it is in."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agentcompass.adapters.results.file_store import FileResultStore
+from agentcompass.app.cli import main
+from agentcompass.domain.attempt import AttemptKey, AttemptRecord
+from agentcompass.domain.redaction import Redactor
+from agentcompass.domain.scoring import Tally
+from agentcompass.testing.result_store import ENDED, STARTED, graded, run_info, ungraded
+
+Command = Callable[..., tuple[int, str, str]]
+STARTED_SHOWN = ["2026-01-01", "00:00:00", "UTC"]
+REQUEST = {"benchmark": "bench", "harness": "oracle", "environment": "docker", "model": {"name": "gpt/x:1"}}
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str]) -> Command:
+    def call(*arguments: object) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main(["results", *map(str, arguments)])
+        output = capsys.readouterr()
+        code = ended.value.code
+        return (code if isinstance(code, int) else 0), output.out, output.err
+
+    return call
+
+
+async def stored(
+    results_dir: Path, records: dict[str, AttemptRecord], *, run_id: str = "id", tasks: int = 0, name: str = "name"
+) -> Path:
+    """A run of `tasks` tasks that ended; 0 is one without an end."""
+    store = FileResultStore(results_dir, Redactor())
+    list(await store.open(run_info(run_id=run_id, run_name=name, request=REQUEST)))
+    tally = Tally(max(tasks, len(records)), 1)
+    for task_id, record in records.items():
+        key = AttemptKey(task_id=task_id, attempt=1)
+        store.begin_attempt(key)
+        await store.save_attempt(key, "easy", record)
+        tally.add(key, "easy", record)
+    if tasks:
+        names = {"benchmark": "bench", "harness": "oracle", "model": "gpt/x:1", "environment": "docker"}
+        await store.save_summary(
+            tally.summary(run_name=name, run_id=run_id, started_at=STARTED, ended_at=ENDED, **names)  # type: ignore[arg-type]  # all are str
+        )
+    folder = store.folder
+    await store.close()
+    return folder
+
+
+async def test_list_has_a_line_for_each_run(tmp_path: Path, command: Command) -> None:
+    await stored(tmp_path, {"a": graded(), "b": graded(correct=False)}, run_id="first", tasks=2)
+    await stored(tmp_path, {"a": graded(), "b": ungraded()}, run_id="second", tasks=3)
+    code, out, _ = command("list", "--results-dir", tmp_path)
+    head, first, second = (line.split() for line in out.splitlines())
+
+    assert code == 0
+    assert head[:2] == ["RUN", "BENCHMARK"]
+    assert first == [
+        "name/first",
+        "bench",
+        "oracle",
+        "gpt/x:1",
+        "docker",
+        *["50.0", "%", "2", "1", "1", "0", "0", "0"],
+        *STARTED_SHOWN,
+        "finished",
+    ]
+    assert second == [
+        "name/second",
+        "bench",
+        "oracle",
+        "gpt/x:1",
+        "docker",
+        *["100.0", "%", "3", "1", "0", "1", "0", "1"],
+        *STARTED_SHOWN,
+        "partial",
+    ]
+
+
+async def test_list_counts_a_run_that_never_ended_from_its_tasks(tmp_path: Path, command: Command) -> None:
+    await stored(tmp_path, {"a": graded(), "b": ungraded()})
+    _, out, _ = command("list", "--results-dir", tmp_path)
+    _, as_json, _ = command("list", "--results-dir", tmp_path, "--json")
+    (run,) = json.loads(as_json)
+
+    assert out.splitlines()[1].split()[5:13] == ["100.0", "%", "?", "1", "0", "1", "0", "?"]
+    assert run["state"] == "partial"
+    assert run["counts"] == {
+        "selected": None,
+        "correct": 1,
+        "incorrect": 0,
+        "errors": 1,
+        "cancelled": 0,
+        "not_run": None,
+    }
+    assert run["accuracy_selected"] is None
+
+
+async def test_a_run_that_has_gone_on_is_counted_anew(tmp_path: Path, command: Command) -> None:
+    await stored(tmp_path, {"a": graded()}, tasks=3)
+    await stored(tmp_path, {"b": graded()})
+    _, as_json, _ = command("list", "--results-dir", tmp_path, "--json")
+    (run,) = json.loads(as_json)
+
+    assert run["counts"] == {"selected": 3, "correct": 2, "incorrect": 0, "errors": 0, "cancelled": 0, "not_run": 1}
+    assert run["state"] == "partial"
+
+
+async def test_a_live_run_is_running(tmp_path: Path, command: Command) -> None:
+    store = FileResultStore(tmp_path, Redactor())
+    list(await store.open(run_info(request=REQUEST)))
+    _, out, _ = command("list", "--results-dir", tmp_path)
+    await store.close()
+    _, later, _ = command("list", "--results-dir", tmp_path)
+
+    assert out.split()[-1] == "running"
+    assert later.split()[-1] == "partial"
+
+
+async def test_list_survives_damaged_runs(tmp_path: Path, command: Command) -> None:
+    folder = await stored(tmp_path, {"a": graded()}, tasks=1)
+    for name in ("run_info.json", "summary.json"):
+        (folder / name).write_text('{"torn')
+    (tmp_path / "stray.txt").write_text("")
+    (tmp_path / "empty" / "folder").mkdir(parents=True)
+    code, out, _ = command("list", "--results-dir", tmp_path)
+
+    assert code == 0
+    assert [line.split()[0] for line in out.splitlines()] == ["RUN", "name/id"]
+
+
+async def test_a_summary_of_another_version_is_read(tmp_path: Path, command: Command) -> None:
+    folder = await stored(tmp_path, {"a": graded()}, tasks=2)
+    summary = json.loads((folder / "summary.json").read_text())
+    summary["usage"]["audio_tokens"] = summary["added_later"] = 1
+    (folder / "summary.json").write_text(json.dumps(summary))
+    _, as_json, _ = command("list", "--results-dir", tmp_path, "--json")
+
+    assert json.loads(as_json)[0]["counts"]["selected"] == 2
+
+
+def test_a_results_folder_without_runs_lists_nothing(tmp_path: Path, command: Command) -> None:
+    code, out, err = command("list", "--results-dir", tmp_path)
+
+    assert (code, out) == (0, "")
+    assert "no runs" in err
+    assert command("list", "--results-dir", tmp_path, "--json")[1] == "[]\n"
+
+
+def test_a_results_folder_that_is_not_there_is_an_error(tmp_path: Path, command: Command) -> None:
+    code, out, err = command("list", "--results-dir", tmp_path / "nowhere")
+
+    assert (code, out) == (2, "")
+    assert "nowhere" in err
+    assert len(err.splitlines()) == 1
+
+
+async def test_the_results_folder_is_that_of_the_settings(
+    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await stored(tmp_path / "mine", {"a": graded()}, tasks=1)
+    monkeypatch.setenv("AGENTCOMPASS_RUN__RESULTS_DIR", str(tmp_path / "mine"))
+    _, out, _ = command("list")
+
+    assert "name/id" in out
+
+
+@pytest.mark.parametrize("wanted", ["id", "name", "name/id", "{folder}"])
+async def test_show_takes_a_folder_a_name_or_an_id(tmp_path: Path, command: Command, wanted: str) -> None:
+    folder = await stored(tmp_path, {"a": graded()}, tasks=1)
+    code, out, _ = command("show", wanted.format(folder=folder), "--results-dir", tmp_path)
+
+    assert code == 0
+    assert str(folder) in out
+
+
+async def test_show_prints_the_summary_and_a_line_for_each_attempt(tmp_path: Path, command: Command) -> None:
+    records = {"good": graded(), "bad": graded(correct=False), "lost": ungraded(error="agent: it\n\x1b[2Jdied")}
+    await stored(tmp_path, records, tasks=4)
+    _, out, _ = command("show", "id", "--results-dir", tmp_path)
+    lines = out.splitlines()
+
+    assert any("4 selected = 1 correct + 1 incorrect + 1 errors + 0 cancelled + 1 not run" in line for line in lines)
+    assert any(line.split()[:3] == ["good", "1", "correct"] for line in lines)
+    assert any(line.split()[:3] == ["bad", "1", "incorrect"] for line in lines)
+    assert any(line.startswith("lost") and line.endswith(r"agent: it \x1b[2Jdied") for line in lines)
+
+
+async def test_show_names_what_cannot_be_read(tmp_path: Path, command: Command) -> None:
+    folder = await stored(tmp_path, {"a": graded(), "b": graded()}, tasks=2)
+    (folder / "details" / "b.json").write_text("{")
+    code, out, _ = command("show", "id", "--results-dir", tmp_path)
+
+    assert code == 0
+    assert "b.json" in out.partition("CANNOT BE READ")[2]
+    assert (folder / "details" / "b.json").read_text() == "{"
+
+
+async def test_show_as_json_holds_all_of_it(tmp_path: Path, command: Command) -> None:
+    await stored(tmp_path, {"a": graded(), "b": ungraded()}, tasks=2)
+    _, out, _ = command("show", "id", "--results-dir", tmp_path, "--json")
+    page: dict[str, Any] = json.loads(out)
+
+    assert page["run_info"]["request"] == REQUEST
+    assert page["summary"]["counts"]["selected"] == 2
+    assert [task["task_id"] for task in page["tasks"]] == ["a", "b"]
+
+
+async def test_show_of_a_task_tells_its_attempts(tmp_path: Path, command: Command) -> None:
+    folder = await stored(tmp_path, {"A/b": graded()}, tasks=1)
+    _, out, _ = command("show", "id", "A/b", "--results-dir", tmp_path)
+    logs = next((folder / "logs").iterdir())
+
+    assert "SandboxBusy at start after 1.5 s: busy" in out
+    assert "submitted" in out
+    assert "unknown" in out
+    assert str(logs) in out
+
+
+async def test_show_of_a_task_as_json_is_its_file(tmp_path: Path, command: Command) -> None:
+    folder = await stored(tmp_path, {"a": graded()}, tasks=1)
+    _, out, _ = command("show", "id", "a", "--results-dir", tmp_path, "--json")
+
+    assert json.loads(out) == json.loads((folder / "details" / "a.json").read_text())
+
+
+async def test_an_id_of_two_runs_is_refused_naming_both(tmp_path: Path, command: Command) -> None:
+    for name in ("one", "two"):
+        await stored(tmp_path, {}, name=name)
+    code, _, err = command("show", "id", "--results-dir", tmp_path)
+
+    assert code == 2
+    assert "one/id, two/id" in err
+
+
+@pytest.mark.parametrize(("wanted", "hint"), [("nam/id", "name/id"), ("zzzz", "name/id")])
+async def test_an_unknown_run_is_refused_naming_what_there_is(
+    tmp_path: Path, command: Command, wanted: str, hint: str
+) -> None:
+    await stored(tmp_path, {"a": graded()}, tasks=1)
+    code, out, err = command("show", wanted, "--results-dir", tmp_path)
+
+    assert (code, out) == (2, "")
+    assert hint in err
+    assert len(err.splitlines()) == 1
+
+
+async def test_an_unknown_task_is_refused_naming_the_nearest(tmp_path: Path, command: Command) -> None:
+    await stored(tmp_path, {"django__django-11099": graded()}, tasks=1)
+    code, _, err = command("show", "id", "django__django-11098", "--results-dir", tmp_path)
+
+    assert code == 2
+    assert "did you mean 'django__django-11099'?" in err
+
+
+async def test_reading_changes_nothing(tmp_path: Path, command: Command) -> None:
+    folder = await stored(tmp_path, {"a": graded()}, tasks=1)
+    before = {path: os.stat(path).st_mtime_ns for path in folder.rglob("*")}  # noqa: ASYNC240 - nothing else waits
+    command("list", "--results-dir", tmp_path)
+    command("show", "id", "--results-dir", tmp_path)
+
+    assert {path: os.stat(path).st_mtime_ns for path in folder.rglob("*")} == before  # noqa: ASYNC240 - nothing else waits
