@@ -1,6 +1,7 @@
 """The one retry policy: errors that say `retryable`, exponential jitter, bounded tries and time."""
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable
 
 import structlog
@@ -16,6 +17,24 @@ Sleep = Callable[[float], Awaitable[None]]
 def is_retryable(error: BaseException) -> bool:
     """Whether the call that raised `error` may be made again."""
     return isinstance(error, AgentCompassError) and error.retryable
+
+
+class WaitAsTold(wait_base):
+    """As long as the error asks for (its `retry_after_s`, where it has one), or as `otherwise` says if that is longer.
+
+    Never longer than `max_wait_s`. Up to a tenth is added, so that a crowd told the same does not come back as one.
+    """
+
+    def __init__(self, otherwise: wait_base, *, max_wait_s: float) -> None:
+        self._otherwise = otherwise
+        self._max_wait_s = max_wait_s
+
+    def __call__(self, retry_state: RetryCallState) -> float:
+        """Seconds to wait before the next try."""
+        error = retry_state.outcome.exception() if retry_state.outcome else None
+        told = getattr(error, "retry_after_s", None) or 0.0
+        spread = told * random.uniform(1, 1.1)
+        return min(max(spread, self._otherwise(retry_state)), self._max_wait_s)
 
 
 def retrying(
