@@ -1,0 +1,29 @@
+"""nop: does nothing, which must score nothing; the other check of a benchmark's set-up."""
+
+from typing import ClassVar
+
+from ...domain.attempt import AttemptContext, ExitReason, HarnessResult
+from ...domain.ports import Model, Sandbox
+from ...domain.task import PreparedTask
+from ...domain.value import Parameters
+
+
+class NopParameters(Parameters):
+    """Nothing to set."""
+
+
+class NopHarness:
+    """Leaves the sandbox, where there is one, as the benchmark prepared it."""
+
+    Parameters: ClassVar[type[Parameters]] = NopParameters
+    needs_sandbox: ClassVar[bool] = False
+    needs_model: ClassVar[bool] = False
+
+    def __init__(self, parameters: NopParameters) -> None:
+        self._parameters = parameters
+
+    async def run(
+        self, task: PreparedTask, sandbox: Sandbox | None, model: Model | None, context: AttemptContext
+    ) -> HarnessResult:
+        """Ends at once."""
+        return HarnessResult(exit_reason=ExitReason.FINISHED)
