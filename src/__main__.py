@@ -1,0 +1,5 @@
+"""`python -m agentcompass`."""
+
+from .app.cli import main
+
+main()

@@ -1,0 +1,54 @@
+"""One attempt of one task, to a stored record; tried again after a transient error."""
+
+import asyncio
+from collections.abc import Sequence
+
+from structlog.contextvars import bound_contextvars
+
+from ..adapters.support.cleanup import finished_despite_cancel
+from ..domain.attempt import AttemptKey, AttemptRecord, EarlierTry
+from ..domain.events import AttemptRetried
+from ..domain.task import Task
+from .attempt_try import AttemptPorts, AttemptTry
+
+SAVE_LIMIT_S = 60.0
+MAX_RETRY_WAIT_S = 60.0
+
+
+class AttemptRunner:
+    """Runs attempts; never raises for what went wrong in one, only for our own bugs and a store that cannot write."""
+
+    def __init__(self, ports: AttemptPorts) -> None:
+        self._ports = ports
+
+    async def run(self, task: Task, key: AttemptKey, earlier: Sequence[EarlierTry] = ()) -> None:
+        """Run one attempt to a stored record; `earlier` are the tries of former starts of the run.
+
+        Cancelled, it is stored as `cancelled` and the cancellation passed on.
+        """
+        tries = list(earlier)
+        with bound_contextvars(run_id=self._ports.run_id, task_id=task.id, attempt=key.attempt):
+            for number in range(1, self._ports.max_retries + 2):
+                current = AttemptTry(self._ports, task, key, number)
+                try:
+                    record = await current.run()
+                    if record.failure is None or not record.failure.transient or number > self._ports.max_retries:
+                        break
+                    tries += as_tries(record)
+                    self._ports.emit(AttemptRetried(key=key, try_number=number, error=record.error))
+                    await self._ports.sleep(min(2.0**number, MAX_RETRY_WAIT_S))
+                except asyncio.CancelledError:
+                    await self._finish(task, key, current.cancelled(), tries)
+                    raise
+            await self._finish(task, key, record, tries)
+
+    async def _finish(self, task: Task, key: AttemptKey, record: AttemptRecord, tries: list[EarlierTry]) -> None:
+        stored = self._ports.finish(task, key, record.model_copy(update={"tries": tuple(tries)}))
+        await finished_despite_cancel(stored, SAVE_LIMIT_S)
+
+
+def as_tries(record: AttemptRecord) -> list[EarlierTry]:
+    """The record of a try that failed, as one of its successor's `tries`."""
+    if record.failure is None:
+        return []
+    return [EarlierTry(error=record.error, failure=record.failure, ended_at=record.ended_at, usage=record.usage)]

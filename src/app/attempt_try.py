@@ -1,0 +1,284 @@
+"""One pass of an attempt through its stages: start, prepare, agent, collect, grade, stop."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+
+import structlog
+
+from ..domain.attempt import (
+    AttemptContext,
+    AttemptKey,
+    AttemptRecord,
+    ExitReason,
+    Failure,
+    HarnessResult,
+    SandboxRecord,
+    Stage,
+    Status,
+    Step,
+)
+from ..domain.errors import (
+    AgentCompassError,
+    BenchmarkBroken,
+    HarnessFailed,
+    SandboxFailed,
+    SandboxLost,
+    StageTimeout,
+)
+from ..domain.events import Event, StageEntered
+from ..domain.model import NO_USAGE, ModelEndpoint
+from ..domain.ports import Benchmark, Environment, Harness, Model, ResultStore, Sandbox
+from ..domain.sandbox import SandboxOwner, SandboxSpec
+from ..domain.task import Grade, GradingMode, PreparedTask, Submission, Task
+from .clock import now_iso
+from .metering import MeteredModel
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttemptPorts:
+    """What every attempt of a run shares."""
+
+    run_id: str
+    host: str
+    process: str
+    environment: Environment
+    harness: Harness
+    model: Model | None
+    endpoint: ModelEndpoint
+    benchmark: Benchmark
+    store: ResultStore
+    spec_for: Callable[[Task, str], SandboxSpec]
+    """(task, purpose) -> what its sandbox must be."""
+    emit: Callable[[Event], None]
+    finish: Callable[[Task, AttemptKey, AttemptRecord], Awaitable[None]]
+    """Store the record and count it."""
+    max_retries: int
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+
+class AttemptTry:
+    """One pass through the stages; what is known of it so far is always enough for a record."""
+
+    def __init__(self, ports: AttemptPorts, task: Task, key: AttemptKey, number: int) -> None:
+        self._ports, self._task, self._key, self._number = ports, task, key, number
+        self._started, self._started_at = time.monotonic(), now_iso()
+        self._stage = Stage.START
+        self._stage_started = self._started
+        self._grading = False
+        self._timings: dict[str, float] = {}
+        self._sandboxes: list[SandboxRecord] = []
+        self._meter = MeteredModel(ports.model) if ports.model is not None else None
+        self._result: HarnessResult | None = None
+        self._exit_reason: ExitReason | None = None
+        self._submission: Submission | None = None
+        self._grade: Grade | None = None
+        self._failure: Failure | None = None
+        self._steps = 0
+        log_dir = ports.store.begin_attempt(key)
+        self._context = AttemptContext(
+            run_id=ports.run_id,
+            task_id=task.id,
+            attempt=key.attempt,
+            log_dir=log_dir,
+            time_limit_s=task.budgets.agent_s,
+            endpoint=ports.endpoint,
+            record_step=self._record_step,
+        )
+
+    async def run(self) -> AttemptRecord:
+        """All stages. Every error of a plug-in becomes the record's."""
+        try:
+            await self._all_stages()
+        except AgentCompassError as exc:
+            return self._failed(exc)
+        return self._record(Status.COMPLETED, "")
+
+    def cancelled(self) -> AttemptRecord:
+        """The record of a try that was cut."""
+        self._failure = self._failure_now("Cancelled", None, transient=True)
+        return self._record(Status.CANCELLED, f"{self._stage}: the run was interrupted")
+
+    def _record(self, status: Status, error: str) -> AttemptRecord:
+        grade = self._grade if status is Status.COMPLETED else None
+        total = time.monotonic() - self._started
+        return AttemptRecord(
+            status=status,
+            correct=grade.correct if grade else False,
+            score=grade.score if grade else None,
+            error=error,
+            exit_reason=self._exit_reason,
+            failure=self._failure,
+            final_answer=self._result.final_answer if self._result else "",
+            submission_sha256=self._submission.sha256 if self._submission else None,
+            usage=self._meter.usage if self._meter else NO_USAGE,
+            timings={name: round(seconds, 3) for name, seconds in {**self._timings, "total": total}.items()},
+            started_at=self._started_at,
+            ended_at=now_iso(),
+            sandboxes=tuple(self._sandboxes),
+            extra=self._extra(),
+        )
+
+    def _extra(self) -> dict[str, object]:
+        extra: dict[str, object] = {"steps": self._steps}
+        if self._result is not None and self._result.extra:
+            extra["harness"] = self._result.extra
+        if self._submission is not None and self._submission.extra:
+            extra["submission"] = self._submission.extra
+        return extra | (self._grade.extra if self._grade else {})
+
+    def _failed(self, error: AgentCompassError) -> AttemptRecord:
+        limit = error.limit if isinstance(error, StageTimeout) else None
+        self._failure = self._failure_now(type(error).__name__, limit, transient=error.transient)
+        log.warning("attempt.failed", stage=self._stage.value, error=str(error), exc_info=error)
+        status = Status.EVAL_ERROR if self._grading else Status.RUN_ERROR
+        return self._record(status, f"{self._stage}: {error}")
+
+    def _failure_now(self, kind: str, limit: str | None, *, transient: bool) -> Failure:
+        elapsed_s = round(time.monotonic() - self._stage_started, 3)
+        return Failure(stage=self._stage, kind=kind, limit=limit, elapsed_s=elapsed_s, transient=transient)
+
+    async def _all_stages(self) -> None:
+        ports, same = self._ports, self._ports.benchmark.grading is GradingMode.SAME
+        async with AsyncExitStack() as stack:
+            sandbox = None
+            if ports.harness.needs_sandbox or ports.benchmark.grading is not GradingMode.NONE:
+                sandbox = await self._open(stack, "agent")
+            prepared = await self._prepare(sandbox)
+            await self._agent(prepared, sandbox)
+            await self._collect(prepared, sandbox)
+            if same:
+                await self._do_grade(prepared, sandbox)
+            await self._stop(stack)
+        if not same:
+            await self._grade_apart(prepared)
+
+    async def _grade_apart(self, prepared: PreparedTask) -> None:
+        self._grading = True
+        async with AsyncExitStack() as stack:
+            fresh = self._ports.benchmark.grading is GradingMode.FRESH
+            sandbox = await self._open(stack, "grade") if fresh else None
+            await self._do_grade(prepared, sandbox)
+            await self._stop(stack)
+
+    async def _open(self, stack: AsyncExitStack, purpose: str) -> Sandbox:
+        environment = self._ports.environment
+        async with self._entered(Stage.START, SandboxFailed):
+            spec = self._ports.spec_for(self._task, purpose)
+            sandbox = await stack.enter_async_context(environment.open(spec, self._owner(purpose)))
+        self._sandboxes.append(
+            SandboxRecord(
+                environment=environment.name,
+                id=sandbox.id,
+                purpose=purpose,
+                image=sandbox.image,
+                image_digest=sandbox.image_digest,
+            )
+        )
+        return sandbox
+
+    def _owner(self, purpose: str) -> SandboxOwner:
+        ports = self._ports
+        return SandboxOwner(
+            run_id=ports.run_id,
+            task_id=self._task.id,
+            attempt=self._key.attempt,
+            try_number=self._number,
+            purpose=purpose,
+            host=ports.host,
+            process=ports.process,
+        )
+
+    async def _prepare(self, sandbox: Sandbox | None) -> PreparedTask:
+        async with self._entered(Stage.PREPARE, BenchmarkBroken):
+            return await self._ports.benchmark.prepare(self._task, sandbox, self._context)
+
+    async def _agent(self, prepared: PreparedTask, sandbox: Sandbox | None) -> None:
+        try:
+            async with self._entered(Stage.AGENT, HarnessFailed):
+                harness = self._ports.harness
+                self._result = await harness.run(prepared, sandbox, self._meter, self._context)
+                self._exit_reason = self._result.exit_reason
+        except StageTimeout:
+            self._exit_reason = ExitReason.TIME_LIMIT
+        except SandboxLost:
+            raise
+        except AgentCompassError:
+            await self._keep_work(prepared, sandbox)
+            raise
+        if self._exit_reason is ExitReason.TIME_LIMIT and sandbox is not None:
+            await self._kill_left_overs(sandbox)
+
+    async def _kill_left_overs(self, sandbox: Sandbox) -> None:
+        """What the agent's processes do after its time limit is not its work."""
+        async with self._entered(Stage.COLLECT, SandboxFailed):
+            await sandbox.kill_processes()
+
+    async def _keep_work(self, prepared: PreparedTask, sandbox: Sandbox | None) -> None:
+        """The attempt has failed already; what the agent had made is kept beside it, if it can be had."""
+        stage, started = self._stage, self._stage_started
+        try:
+            await self._collect(prepared, sandbox)
+        except AgentCompassError as exc:
+            log.info("submission.not_collected", error=str(exc))
+        self._stage, self._stage_started = stage, started
+
+    async def _collect(self, prepared: PreparedTask, sandbox: Sandbox | None) -> None:
+        async with self._entered(Stage.COLLECT, BenchmarkBroken):
+            collect = self._ports.benchmark.collect
+            self._submission = await collect(prepared, sandbox, self._result, self._context)
+            if self._submission.content is not None:
+                await asyncio.to_thread((self._context.log_dir / "submission").write_bytes, self._submission.content)
+
+    async def _do_grade(self, prepared: PreparedTask, sandbox: Sandbox | None) -> None:
+        self._grading = True
+        async with self._entered(Stage.GRADE, BenchmarkBroken):
+            submission = self._submission or Submission()
+            self._grade = await self._ports.benchmark.grade(prepared, submission, sandbox, self._context)
+
+    async def _stop(self, stack: AsyncExitStack) -> None:
+        started = time.monotonic()
+        self._ports.emit(StageEntered(key=self._key, stage=Stage.STOP, try_number=self._number))
+        await stack.aclose()
+        self._add_timing(Stage.STOP, started)
+
+    @asynccontextmanager
+    async def _entered(self, stage: Stage, broken: type[AgentCompassError]) -> AsyncIterator[None]:
+        """Inside, `stage` is under way: bounded by its budget, timed, a plug-in's exceptions wrapped as `broken`."""
+        self._stage, self._stage_started = stage, time.monotonic()
+        self._ports.emit(StageEntered(key=self._key, stage=stage, try_number=self._number))
+        budgets = self._task.budgets
+        limit_s = budgets.seconds(stage)
+        started = self._stage_started
+        try:
+            async with asyncio.timeout(limit_s) as scope:
+                with _plugin_border(stage, broken):
+                    yield
+        except TimeoutError as exc:
+            if not scope.expired():
+                raise
+            elapsed = time.monotonic() - started
+            raise StageTimeout(stage.value, budgets.name(stage), limit_s, elapsed) from exc
+        finally:
+            self._add_timing(stage, started)
+
+    def _add_timing(self, stage: Stage, started: float) -> None:
+        self._timings[stage.value] = self._timings.get(stage.value, 0.0) + time.monotonic() - started
+
+    async def _record_step(self, step: Step) -> None:
+        self._steps += 1
+        await self._ports.store.append_step(self._key, step)
+
+
+@contextmanager
+def _plugin_border(stage: Stage, broken: type[AgentCompassError]) -> Iterator[None]:
+    try:
+        yield
+    except AgentCompassError:
+        raise
+    except Exception as exc:
+        raise broken(f"{stage} broke: {type(exc).__name__}: {exc}") from exc

@@ -1,0 +1,26 @@
+"""`agentcompass cleanup`."""
+
+from typing import Annotated
+
+import typer
+
+from . import options
+
+app = typer.Typer(add_completion=False)
+Env = Annotated[str | None, typer.Option("--env", "-e", metavar="NAME", help="Only this environment.")]
+RunId = Annotated[str | None, typer.Option("--run-id", metavar="ID", help="Only sandboxes of this run.")]
+
+
+@app.command("cleanup")
+def cleanup(env: Env = None, run_id: RunId = None, config: options.Config = None) -> None:
+    """Stop sandboxes that dead runs left behind; those of live runs are not touched."""
+    from ..maintenance import swept
+
+    stopped = swept(env, run_id, config or [])
+    for sandbox in stopped:
+        outcome = f"NOT stopped: {sandbox.error}" if sandbox.error else "stopped"
+        typer.echo(f"{sandbox.environment}: {sandbox.id} (run {sandbox.run_id}, task {sandbox.task_id}): {outcome}")
+    failed = sum(bool(sandbox.error) for sandbox in stopped)
+    typer.echo(f"{len(stopped) - failed} stopped, {failed} could not be stopped")
+    if failed:
+        raise typer.Exit(1)

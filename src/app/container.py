@@ -1,0 +1,184 @@
+"""The composition root: from a RunRequest to a RunEvaluation, every adapter made once and by name."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dependency_injector import containers, providers
+from pydantic import BaseModel, SecretStr, ValidationError
+
+from ..adapters.results.file_store import FileResultStore
+from ..domain.errors import ConfigError
+from ..domain.ports import Benchmark, Environment, Harness, Model, Progress, Recipe, ResultStore
+from ..domain.redaction import Redactor
+from ..domain.run import RunRequest
+from ..domain.value import Parameters
+from .catalog import Catalog, Kind, parameters_of
+from .run_evaluation import RunEvaluation, RunPorts
+from .specs import SpecResolver
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where a run keeps its results, and where benchmarks cache their data."""
+
+    results_dir: Path
+    data_dir: Path
+
+
+def secrets_of(value: object) -> Iterator[str]:
+    """Every secret text in a value, a mapping or a model, however deep."""
+    if isinstance(value, SecretStr):
+        yield value.get_secret_value()
+    elif isinstance(value, BaseModel):
+        yield from secrets_of(dict(value))
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from secrets_of(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from secrets_of(item)
+
+
+def parameters_for(adapter: type[Any], values: Mapping[str, Any], section: str) -> Parameters:
+    """The adapter's own parameters.
+
+    Raises:
+        ConfigError: the first value that does not fit; its input is not shown, it may be a secret.
+    """
+    try:
+        return parameters_of(adapter).model_validate(dict(values))
+    except ValidationError as exc:
+        first = exc.errors(include_url=False, include_input=False)[0]
+        key = ".".join(map(str, (section, *first["loc"])))
+        raise ConfigError(f"{key}: {first['msg']}", hint="see agentcompass config schema") from None
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The classes that a request names, and their parameters."""
+
+    environment: type[Any]
+    harness: type[Any]
+    benchmark: type[Any]
+    model: type[Any] | None
+    parameters: dict[str, Parameters]
+
+
+def choose(request: RunRequest, catalog: Catalog) -> Chosen:
+    """Look the request's adapters up. Raises ConfigError for a name or a parameter that is wrong."""
+    environment = catalog.load(Kind.ENVIRONMENTS, request.environment)
+    harness = catalog.load(Kind.HARNESSES, request.harness)
+    benchmark = catalog.load(Kind.BENCHMARKS, request.benchmark)
+    model = catalog.load(Kind.MODELS, request.model.protocol) if harness.needs_model else None
+    defaults = {key: value for key, value in request.environment_defaults.items() if value is not None}
+    environment_values = {**defaults, **request.environment_params}
+    parameters = {
+        "environment": parameters_for(environment, environment_values, f"environments.{request.environment}"),
+        "harness": parameters_for(harness, request.harness_params, f"harnesses.{request.harness}"),
+        "benchmark": parameters_for(benchmark, request.benchmark_params, f"benchmarks.{request.benchmark}"),
+    }
+    if model is not None:
+        parameters["model"] = parameters_for(model, request.model_params, "model.params")
+    return Chosen(environment, harness, benchmark, model, parameters)
+
+
+def redactor_for(request: RunRequest, chosen: Chosen) -> Redactor:
+    """Knows every secret of the request."""
+    return Redactor({*secrets_of(request), *(text for each in chosen.parameters.values() for text in secrets_of(each))})
+
+
+def _environment(chosen: Chosen) -> Environment:
+    environment: Environment = chosen.environment(chosen.parameters["environment"])
+    return environment
+
+
+def _harness(chosen: Chosen) -> Harness:
+    harness: Harness = chosen.harness(chosen.parameters["harness"])
+    return harness
+
+
+def _benchmark(chosen: Chosen, places: Places) -> Benchmark:
+    benchmark: Benchmark = chosen.benchmark(chosen.parameters["benchmark"], places.data_dir)
+    return benchmark
+
+
+def _model(chosen: Chosen, request: RunRequest) -> Model | None:
+    if chosen.model is None:
+        return None
+    model: Model = chosen.model(chosen.parameters["model"], request.model)
+    return model
+
+
+def _recipes(request: RunRequest, catalog: Catalog) -> Sequence[Recipe]:
+    names = catalog.names(Kind.RECIPES) if request.enabled_recipes is None else request.enabled_recipes
+    return [catalog.load(Kind.RECIPES, name)() for name in names]
+
+
+def _specs(
+    request: RunRequest, benchmark: Benchmark, environment: Environment, recipes: Sequence[Recipe]
+) -> SpecResolver:
+    """An environment's own defaults are the lowest layer: a third party's are in no defaults.yaml."""
+    own = dict(type(environment).Parameters())
+    defaults = {**own, **{key: value for key, value in request.environment_defaults.items() if value is not None}}
+    return SpecResolver(benchmark, environment, recipes, defaults, request.environment_params)
+
+
+def _store(request: RunRequest, places: Places, redactor: Redactor) -> FileResultStore:
+    if not request.reuse and run_folder(request, places).exists():
+        where = run_folder(request, places)
+        raise ConfigError(f"run {str(where)!r} exists, and reuse is off", hint="choose another run_id")
+    return FileResultStore(places.results_dir, redactor)
+
+
+def run_folder(request: RunRequest, places: Places) -> Path:
+    """RESULTS_DIR/RUN_NAME/RUN_ID."""
+    return places.results_dir / request.run_name / request.run_id
+
+
+def _ports(
+    request: RunRequest,
+    places: Places,
+    chosen: Chosen,
+    environment: Environment,
+    harness: Harness,
+    model: Model | None,
+    benchmark: Benchmark,
+    store: ResultStore,
+    progress: Progress,
+    specs: SpecResolver,
+) -> RunPorts:
+    return RunPorts(
+        environment=environment,
+        harness=harness,
+        model=model,
+        benchmark=benchmark,
+        store=store,
+        progress=progress,
+        specs=specs,
+        parameters=chosen.parameters,
+        folder=run_folder(request, places),
+    )
+
+
+class Container(containers.DeclarativeContainer):
+    """Everything of one run. `request`, `places` and `progress` are given; override any other to replace it."""
+
+    request = providers.Dependency(instance_of=RunRequest)
+    places = providers.Dependency(instance_of=Places)
+    progress: providers.Dependency[Progress] = providers.Dependency()
+    catalog = providers.Singleton(Catalog)
+    chosen = providers.Singleton(choose, request, catalog)
+    redactor = providers.Singleton(redactor_for, request, chosen)
+    environment = providers.Singleton(_environment, chosen)
+    harness = providers.Singleton(_harness, chosen)
+    benchmark = providers.Singleton(_benchmark, chosen, places)
+    model = providers.Singleton(_model, chosen, request)
+    recipes = providers.Singleton(_recipes, request, catalog)
+    specs = providers.Singleton(_specs, request, benchmark, environment, recipes)
+    store = providers.Singleton(_store, request, places, redactor)
+    ports = providers.Singleton(
+        _ports, request, places, chosen, environment, harness, model, benchmark, store, progress, specs
+    )
+    evaluation = providers.Factory(RunEvaluation, request, ports)

@@ -1,0 +1,64 @@
+"""Looking after environments outside a run: `doctor` and `cleanup`."""
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ..adapters.support.liveness import this_host
+from ..domain.errors import AgentCompassError, ConfigError
+from ..domain.ports import Environment
+from ..domain.sandbox import Check, SweepSelector, SweptSandbox
+from .catalog import Catalog, Kind
+from .settings_alone import load_environment
+
+
+def checks(names: Sequence[str], config: Sequence[Path]) -> Mapping[str, list[Check]]:
+    """What each environment says of itself; all of the catalog's where no name is given."""
+    catalog = Catalog()
+    chosen = list(names) or catalog.names(Kind.ENVIRONMENTS)
+    return asyncio.run(_checks({name: _opened(name, config, catalog) for name in chosen}))
+
+
+def swept(name: str | None, run_id: str | None, config: Sequence[Path]) -> list[SweptSandbox]:
+    """Stop what dead runs left behind, in one environment or in all that can be reached."""
+    catalog = Catalog()
+    chosen = [name] if name else catalog.names(Kind.ENVIRONMENTS)
+    selector = SweepSelector(run_id=run_id, host=this_host(), now=datetime.now(UTC))
+    environments = [_opened(each, config, catalog) for each in chosen]
+    return asyncio.run(_swept(environments, selector, is_asked_for=name is not None))
+
+
+def _opened(name: str, config: Sequence[Path], catalog: Catalog) -> Environment:
+    parameters = load_environment(name, config=config, environ=os.environ, catalog=catalog)
+    environment: Environment = catalog.load(Kind.ENVIRONMENTS, name)(parameters)
+    return environment
+
+
+async def _checks(environments: Mapping[str, Environment]) -> Mapping[str, list[Check]]:
+    found = await asyncio.gather(*(_checked(environment) for environment in environments.values()))
+    return dict(zip(environments, found, strict=True))
+
+
+async def _checked(environment: Environment) -> list[Check]:
+    try:
+        return await environment.check()
+    finally:
+        await environment.close()
+
+
+async def _swept(
+    environments: Sequence[Environment], selector: SweepSelector, *, is_asked_for: bool
+) -> list[SweptSandbox]:
+    """An environment that is out of reach is an error only where it was named."""
+    stopped: list[SweptSandbox] = []
+    for environment in environments:
+        try:
+            stopped += await environment.sweep(selector)
+        except AgentCompassError as exc:
+            if is_asked_for:
+                raise ConfigError(f"environment {environment.name!r}: {exc.message}", hint=exc.hint) from exc
+        finally:
+            await environment.close()
+    return stopped

@@ -1,0 +1,228 @@
+"""The run use case: load, plan, run at most so many attempts at once, store each as it ends, sum up."""
+
+import asyncio
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from ..adapters.support.liveness import this_host, this_process
+from ..domain.attempt import AttemptKey, AttemptRecord, EarlierTry
+from ..domain.errors import ConfigError
+from ..domain.events import AttemptEnded, Event, RunEnded, RunInterrupted, RunStarted
+from ..domain.planning import planned
+from ..domain.ports import Benchmark, Environment, Harness, Model, Progress, ResultStore
+from ..domain.run import GRADED, RunInfo, RunRequest, RunSummary
+from ..domain.scoring import Tally
+from ..domain.task import Task
+from ..domain.value import Parameters
+from .attempt_runner import AttemptRunner, as_tries
+from .attempt_try import AttemptPorts
+from .clock import now_iso
+from .identity import identity
+from .interrupts import Interrupts
+from .specs import SpecResolver
+from .versions import versions
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class RunOutcome:
+    """What a run came to."""
+
+    summary: RunSummary
+    paths: Mapping[str, Path]
+    """`run_info`, `summary`, `details`."""
+    by_signal: bool
+    """A signal ended it."""
+
+    @property
+    def exit_code(self) -> int:
+        """0 all graded, 1 some not, 130 interrupted."""
+        if self.by_signal:
+            return 130
+        counts = self.summary.counts
+        return 0 if counts.correct + counts.incorrect == counts.selected else 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunPorts:
+    """The adapters of one run, and the parameters they were built from (by section, for the run's identity)."""
+
+    environment: Environment
+    harness: Harness
+    model: Model | None
+    benchmark: Benchmark
+    store: ResultStore
+    progress: Progress
+    specs: SpecResolver
+    parameters: dict[str, Parameters]
+    folder: Path
+
+
+class RunEvaluation:
+    """One start of a run."""
+
+    def __init__(self, request: RunRequest, ports: RunPorts) -> None:
+        self._request, self._ports = request, ports
+        self._interrupts = Interrupts(self._on_soft, self._on_hard)
+        self._workers: list[asyncio.Task[None]] = []
+        self._earlier: dict[AttemptKey, tuple[EarlierTry, ...]] = {}
+        self._tally = Tally(0, request.k)
+        self._started_at = now_iso()
+
+    async def run(self, timeout_seconds: float | None = None) -> RunOutcome:
+        """Run what is not stored yet.
+
+        Raises:
+            ConfigError: nothing was started.
+        """
+        ports = self._ports
+        started = time.monotonic()
+        tasks = await self.load_tasks()
+        try:
+            stored = await ports.store.open(self._info(tasks))
+            graded = self._take_up(stored, tasks)
+            with self._interrupts.installed(timeout_seconds):
+                await self._run_all(tasks, graded)
+            summary = self._summary(len(tasks), time.monotonic() - started)
+            paths = await ports.store.save_summary(summary)
+            self._emit(RunEnded(summary=summary, folder=str(ports.folder)))
+        except BaseException:
+            self._emit(RunEnded(summary=None, folder=str(ports.folder)))
+            raise
+        finally:
+            await ports.store.close()
+        return RunOutcome(summary, paths, self._interrupts.by_signal)
+
+    async def load_tasks(self) -> Sequence[Task]:
+        """The selected tasks; each is known to fit the environment.
+
+        Raises:
+            ConfigError: bad selection, data or combination.
+        """
+        request, ports = self._request, self._ports
+        self._refuse_bad_pair()
+        tasks = await ports.benchmark.load_tasks(request.selection)
+        if not tasks:
+            raise ConfigError(f"benchmark {request.benchmark!r}: the selection is empty", hint="see agentcompass tasks")
+        ports.specs.check_all(tasks)
+        return tasks
+
+    def _refuse_bad_pair(self) -> None:
+        """A harness without the model that it needs, or with a limit on a cost that nobody knows."""
+        request, ports = self._request, self._ports
+        if not ports.harness.needs_model:
+            return
+        if ports.model is None:
+            raise ConfigError(f"harness {request.harness!r} needs a model", hint="name one in place of 'none'")
+        if request.harness_params.get("cost_limit") and ports.model.price is None:
+            hint = f"set model.params.prices for {ports.model.name!r}, or leave cost_limit out"
+            raise ConfigError("cost_limit needs the model's price, which is not known", hint=hint)
+
+    def _take_up(self, stored: Iterator[tuple[AttemptKey, AttemptRecord]], tasks: Sequence[Task]) -> set[AttemptKey]:
+        """Count what is stored of the selection; what has no score stays as a try of the attempt to come."""
+        categories = {task.id: task.category for task in tasks}
+        self._tally = Tally(len(tasks), self._request.k)
+        graded: set[AttemptKey] = set()
+        for key, record in stored:
+            if key.task_id not in categories or key.attempt > self._request.k:
+                continue
+            self._tally.add(key, categories[key.task_id], record)
+            if record.status in GRADED:
+                graded.add(key)
+            else:
+                self._earlier[key] = (*record.tries, *as_tries(record))
+        return graded
+
+    async def _run_all(self, tasks: Sequence[Task], graded: set[AttemptKey]) -> None:
+        request, selected = self._request, len(tasks) * self._request.k
+        title = f"{request.benchmark} / {request.harness} / {request.model.name} / {request.environment}"
+        self._emit(
+            RunStarted(
+                run_name=request.run_name,
+                run_id=request.run_id,
+                title=title,
+                selected=selected,
+                kept=len(graded),
+                folder=str(self._ports.folder),
+            )
+        )
+        plan = planned(tasks, request.k, graded)
+        runner = AttemptRunner(self._attempt_ports())
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(request.task_concurrency, selected - len(graded))):
+                    self._workers.append(group.create_task(self._work(plan, runner)))
+        except BaseExceptionGroup as exc:  # several workers may fail alike, of one full disk
+            raise exc.exceptions[0] from None
+
+    async def _work(self, plan: Iterator[tuple[Task, AttemptKey]], runner: AttemptRunner) -> None:
+        while not self._interrupts.soft and (item := next(plan, None)) is not None:
+            task, key = item
+            await runner.run(task, key, self._earlier.pop(key, ()))
+
+    def _attempt_ports(self) -> AttemptPorts:
+        request, ports = self._request, self._ports
+        return AttemptPorts(
+            run_id=request.run_id,
+            host=this_host(),
+            process=this_process(),
+            environment=ports.environment,
+            harness=ports.harness,
+            model=ports.model,
+            endpoint=request.model,
+            benchmark=ports.benchmark,
+            store=ports.store,
+            spec_for=ports.specs,
+            emit=self._emit,
+            finish=self._finish,
+            max_retries=request.max_retries,
+        )
+
+    async def _finish(self, task: Task, key: AttemptKey, record: AttemptRecord) -> None:
+        await self._ports.store.save_attempt(key, task.category, record)
+        self._tally.add(key, task.category, record)
+        self._emit(AttemptEnded(key=key, record=record, accuracy=self._tally.accuracy_graded()))
+
+    def _on_soft(self, reason: str) -> None:
+        self._emit(RunInterrupted(hard=False, reason=reason))
+
+    def _on_hard(self, reason: str) -> None:
+        self._emit(RunInterrupted(hard=True, reason=reason))
+        for worker in self._workers:
+            worker.cancel()
+
+    def _emit(self, event: Event) -> None:
+        self._ports.progress.on(event)
+
+    def _info(self, tasks: Sequence[Task]) -> RunInfo:
+        request, ports = self._request, self._ports
+        return RunInfo(
+            run_name=request.run_name,
+            run_id=request.run_id,
+            identity=identity(request, ports.benchmark, tasks, ports.parameters),
+            request=request.model_dump(mode="json"),
+            versions=versions(),
+            dataset=dict(ports.benchmark.dataset()),
+            host=this_host(),
+            started_at=self._started_at,
+        )
+
+    def _summary(self, tasks: int, wall_s: float) -> RunSummary:
+        request = self._request
+        return self._tally.summary(
+            run_name=request.run_name,
+            run_id=request.run_id,
+            benchmark=request.benchmark,
+            harness=request.harness,
+            model=request.model.name,
+            environment=request.environment,
+            wall_s=round(wall_s, 3),
+            started_at=self._started_at,
+            ended_at=now_iso(),
+            interrupted=self._interrupts.soft,
+        )

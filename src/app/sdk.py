@@ -1,0 +1,90 @@
+"""A run from Python: the functions behind `import agentcompass` and behind the command line."""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from ..adapters.progress import make_progress
+from ..domain.ports import Environment, Model, Progress
+from ..domain.run import RunRequest
+from .container import Container, Places
+from .logs import Logs, logging_to
+from .run_evaluation import RunOutcome
+from .run_log import LoggedProgress
+from .settings import cache_dir
+
+
+def run_evaluation_request(
+    request: RunRequest,
+    *,
+    results_dir: Path | str = "results",
+    data_dir: Path | str | None = None,
+    timeout_seconds: float | None = None,
+    progress: str | Progress = "none",
+) -> Mapping[str, Any]:
+    """Run `request` to its end, and return `paths` (`run_info`, `summary`, `details`), `summary` and `exit_code`.
+
+    `progress` is the name of a display on stderr (auto, rich, plain, json, none) or a `Progress` of your own.
+
+    Raises:
+        ConfigError: nothing was started.
+    """
+    return asyncio.run(
+        run_evaluation_request_async(
+            request, results_dir=results_dir, data_dir=data_dir, timeout_seconds=timeout_seconds, progress=progress
+        )
+    )
+
+
+async def run_evaluation_request_async(
+    request: RunRequest,
+    *,
+    results_dir: Path | str = "results",
+    data_dir: Path | str | None = None,
+    timeout_seconds: float | None = None,
+    progress: str | Progress = "none",
+) -> Mapping[str, Any]:
+    """As `run_evaluation_request`, for a running event loop."""
+    places = Places(Path(results_dir), Path(data_dir) if data_dir else cache_dir(os.environ).expanduser())
+    outcome = await evaluate(request, places, timeout_seconds=timeout_seconds, progress=progress)
+    return {
+        "paths": outcome.paths,
+        "summary": outcome.summary.model_dump(mode="json"),
+        "exit_code": outcome.exit_code,
+    }
+
+
+async def evaluate(
+    request: RunRequest,
+    places: Places,
+    *,
+    timeout_seconds: float | None = None,
+    progress: str | Progress = "none",
+    log_level: str = "warning",
+) -> RunOutcome:
+    """Wire the request's adapters, run it, and let their connections go."""
+    container = Container(request=request, places=places)
+    redactor = container.redactor()
+    with logging_to(Logs(level=log_level, redact=redactor.value)) as logs:
+        if isinstance(progress, str):
+            display = make_progress(progress, sys.stderr, redact=redactor.text)
+            logs.show_with(display.print_line)
+            progress = display
+        container.progress.override(LoggedProgress(logs, progress))
+        async with closing(container.environment(), container.model()):
+            return await container.evaluation().run(timeout_seconds)
+
+
+@asynccontextmanager
+async def closing(environment: Environment, model: Model | None) -> AsyncIterator[None]:
+    """Inside, both may be used; afterwards their connections are closed."""
+    try:
+        yield
+    finally:
+        if model is not None:
+            await model.close()
+        await environment.close()

@@ -1,0 +1,23 @@
+"""The tasks of a benchmark, outside a run."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ..domain.ports import Benchmark
+from ..domain.task import Task
+from .catalog import Catalog, Kind
+from .settings_alone import load_benchmark
+from .settings_layers import Flags
+
+
+def load_task_list(name: str, config: Sequence[Path], flags: Flags, environ: Mapping[str, str]) -> Sequence[Task]:
+    """The tasks that the benchmark's settings select.
+
+    Raises:
+        ConfigError: as a run of them would.
+    """
+    catalog = Catalog()
+    chosen = load_benchmark(name, config=config, flags=flags, environ=environ, catalog=catalog)
+    benchmark: Benchmark = catalog.load(Kind.BENCHMARKS, name)(chosen.parameters, chosen.data_dir)
+    return asyncio.run(benchmark.load_tasks(chosen.selection))

@@ -1,0 +1,140 @@
+"""`run`, `tasks`, `doctor` and `cleanup` as a user types them, over the fakes named by import path."""
+
+import json
+from pathlib import Path
+
+import pytest
+from agentcompass.app.cli import main
+
+FAKES = "agentcompass.testing.fakes"
+TRIPLE = (f"{FAKES}:FakeBenchmark", f"{FAKES}:FakeHarness", "none")
+ENV = ("--env", f"{FAKES}:FakeEnvironment")
+
+
+def command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    out, err = capsys.readouterr()
+    assert isinstance(ended.value.code, int)
+    return ended.value.code, out, err
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> tuple[str, ...]:
+    return ("--results-dir", str(tmp_path), "--run-name", "name", "--run-id", "id")
+
+
+def details(tmp_path: Path, task: str) -> dict[str, object]:
+    loaded: dict[str, object] = json.loads((tmp_path / "name/id/details" / f"{task}.json").read_text())
+    return loaded
+
+
+def test_a_run_prints_its_table_and_leaves_its_folder(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, results: tuple[str, ...]
+) -> None:
+    code, out, _ = command(capsys, "run", *TRIPLE, *ENV, *results)
+
+    assert code == 0
+    assert "3 selected = 3 correct" in out
+    assert details(tmp_path, "task-1")["correct"] is True
+    assert {path.name for path in (tmp_path / "name/id").iterdir()} >= {
+        "run_info.json",
+        "summary.json",
+        "summary.md",
+        "details",
+        "trajectories",
+        "logs",
+        "run.log",
+    }
+
+
+def test_an_error_is_exit_code_1_and_a_resume_takes_it_up(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, results: tuple[str, ...]
+) -> None:
+    failing = ("--env-params", '{"fail_opens": {"1": "SandboxStartFailed"}}')
+    first, out, _ = command(capsys, "run", *TRIPLE, *ENV, *results, *failing)
+    second, out_again, _ = command(capsys, "run", *TRIPLE, *ENV, *results, "--task-concurrency", "1", *failing)
+
+    assert first == 1
+    assert "1 errors" in out
+    assert second == 1
+    assert "2 correct" in out_again
+
+
+def test_another_temperature_is_another_run(capsys: pytest.CaptureFixture[str], results: tuple[str, ...]) -> None:
+    command(capsys, "run", *TRIPLE, *ENV, *results)
+    code, out, err = command(capsys, "run", *TRIPLE, *ENV, *results, "--harness-params", '{"submission": "41"}')
+
+    assert code == 2
+    assert out == ""
+    assert "harness_params.submission" in err
+
+
+def test_a_dry_run_starts_and_stores_nothing(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, results: tuple[str, ...]
+) -> None:
+    code, out, _ = command(capsys, "run", *TRIPLE, *ENV, *results, "--dry-run")
+
+    assert code == 0
+    assert "task-3" in out
+    assert "fake:latest" in out
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("run", "quickstrat", "oracle", "none", *ENV), "quickstart"),
+        (("run", "quickstart", "orcale", "none", *ENV), "oracle"),
+        (("run", "quickstart", "oracle", "none", "--env", "dokcer"), "docker"),
+        (("run", *TRIPLE, *ENV, "--env-params", "{broken"), "--env-params"),
+        (("run", *TRIPLE, *ENV, "--env-params", '{"memry": 1}'), "memory"),
+        (("run", *TRIPLE, *ENV, "--benchmark-params", '{"sample_ids": ["task-9"]}'), "task-1"),
+        (("run", *TRIPLE, *ENV, "--enabled-recipes", "task_dir"), "task_directory"),
+        (("run", "quickstart", "mini_swe_agent", "none", *ENV), "needs a model"),
+        (("run", *TRIPLE, *ENV, "--task-concurrency", "0"), "--task-concurrency"),
+        (("run", *TRIPLE, *ENV, "--run-id", "a/b"), "--run-id"),
+        (("run", *TRIPLE, *ENV, "--progress", "loud"), "--progress"),
+        (("tasks", "quickstrat"), "quickstart"),
+        (("doctor", "dokcer"), "docker"),
+        (("cleanup", "--env", "dokcer"), "docker"),
+    ],
+)
+def test_bad_input_is_one_line_that_names_the_mend_and_exit_code_2(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, arguments: tuple[str, ...], told: str
+) -> None:
+    where = ("--results-dir", str(tmp_path)) if arguments[0] == "run" else ()
+    code, out, err = command(capsys, *arguments, *where)
+
+    assert code == 2
+    assert out == ""
+    assert len(err.splitlines()) == 1
+    assert told in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_tasks_are_listed_one_per_line(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = command(capsys, "tasks", f"{FAKES}:FakeBenchmark", "--benchmark-params", '{"limit": 2}')
+
+    assert code == 0
+    assert [line.split("\t")[0] for line in out.splitlines()] == ["task-1", "task-2"]
+
+
+def test_tasks_as_json_are_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = command(capsys, "tasks", f"{FAKES}:FakeBenchmark", "--json")
+
+    assert [task["instruction"] for task in json.loads(out)][0] == "Answer question 1."
+
+
+def test_doctor_says_what_it_found(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = command(capsys, "doctor", f"{FAKES}:FakeEnvironment")
+
+    assert code == 0
+    assert "fake: in memory" in out
+
+
+def test_cleanup_counts_what_it_stopped(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = command(capsys, "cleanup", "--env", f"{FAKES}:FakeEnvironment")
+
+    assert code == 0
+    assert out == "0 stopped, 0 could not be stopped\n"

@@ -1,0 +1,491 @@
+"""The run use case over fakes: what is stored, counted, kept, retried and cut."""
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agentcompass.app.run_evaluation import RunEvaluation, RunOutcome, RunPorts
+from agentcompass.app.specs import SpecResolver
+from agentcompass.domain.attempt import AttemptKey, ExitReason, HarnessResult, Stage, Status
+from agentcompass.domain.errors import (
+    ConfigError,
+    HarnessFailed,
+    ModelBusy,
+    ModelRefused,
+    SandboxLost,
+    SandboxStartFailed,
+    VerifierFailed,
+)
+from agentcompass.domain.events import AttemptEnded, AttemptRetried, RunEnded, RunInterrupted, RunStarted, StageEntered
+from agentcompass.domain.model import Message, ModelEndpoint, ModelRequest, Usage
+from agentcompass.domain.run import RunRequest
+from agentcompass.domain.task import Grade, GradingMode, StageBudgets, Submission, TaskSelection
+from agentcompass.testing.fakes import (
+    FakeBenchmark,
+    FakeEnvironment,
+    FakeHarness,
+    FakeModel,
+    MemoryResultStore,
+    RecordingProgress,
+)
+from agentcompass.testing.fakes.benchmark import FakeBenchmarkParameters
+from agentcompass.testing.fakes.harness import FakeHarnessParameters
+from agentcompass.testing.fakes.model import reply
+
+FIRST = AttemptKey(task_id="task-1", attempt=1)
+
+
+class World:
+    """One run's fakes; `start` runs them once more, as a resumed process would."""
+
+    def __init__(self, **fakes: Any) -> None:
+        self.benchmark = fakes.get("benchmark") or FakeBenchmark(FakeBenchmarkParameters(tasks=fakes.get("tasks", 3)))
+        self.environment = fakes.get("environment") or FakeEnvironment()
+        self.harness = fakes.get("harness") or FakeHarness()
+        self.model = fakes.get("model")
+        self.store = MemoryResultStore()
+        self.progress = RecordingProgress()
+        self.evaluation: RunEvaluation | None = None
+
+    def evaluate(self, **request: Any) -> RunEvaluation:
+        fields: dict[str, Any] = {
+            "benchmark": "fake",
+            "harness": "fake",
+            "environment": "fake",
+            "model": ModelEndpoint(name="fake"),
+            "run_name": "name",
+            "run_id": "id",
+            "max_retries": 0,
+        }
+        specs = SpecResolver(self.benchmark, self.environment, [], {}, {})
+        ports = RunPorts(
+            environment=self.environment,
+            harness=self.harness,
+            model=self.model,
+            benchmark=self.benchmark,
+            store=self.store,
+            progress=self.progress,
+            specs=specs,
+            parameters={},
+            folder=Path("results"),
+        )
+        self.evaluation = RunEvaluation(RunRequest(**{**fields, **request}), ports)
+        return self.evaluation
+
+    async def start(self, timeout_seconds: float | None = None, **request: Any) -> RunOutcome:
+        return await self.evaluate(**request).run(timeout_seconds)
+
+
+def raising(error: BaseException) -> Any:
+    def script(*_: object) -> Any:
+        raise error
+
+    return script
+
+
+@pytest.fixture(autouse=True)
+def no_waiting_between_tries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentcompass.app.attempt_runner.MAX_RETRY_WAIT_S", 0)
+
+
+async def test_every_selected_attempt_is_stored_and_counted() -> None:
+    world = World()
+    outcome = await world.start(k=2)
+
+    assert len(world.store.records) == 6
+    assert outcome.summary.counts.model_dump() == {
+        "selected": 6,
+        "correct": 6,
+        "incorrect": 0,
+        "errors": 0,
+        "cancelled": 0,
+        "not_run": 0,
+    }
+    assert outcome.exit_code == 0
+    assert world.environment.live == {}
+
+
+async def test_first_attempts_of_all_tasks_come_before_second_ones() -> None:
+    world = World()
+    await world.start(k=2, task_concurrency=1)
+
+    order = [event.key.attempt for event in world.progress.of(AttemptEnded)]
+    assert order == [1, 1, 1, 2, 2, 2]
+
+
+async def test_no_more_attempts_run_at_once_than_asked_for() -> None:
+    world = World(tasks=20, harness=FakeHarness(FakeHarnessParameters(sleep_s=0.01)))
+    await world.start(task_concurrency=3)
+
+    assert world.harness.peak_running == 3
+
+
+async def test_a_wrong_answer_is_a_zero_and_a_graded_run_exits_with_0() -> None:
+    world = World(harness=FakeHarness(FakeHarnessParameters(submission="41")))
+    outcome = await world.start()
+
+    assert outcome.summary.counts.incorrect == 3
+    assert outcome.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("fakes", "status", "stage", "kind"),
+    [
+        (
+            {"environment": FakeEnvironment(open_faults={1: SandboxStartFailed("no image")})},
+            Status.RUN_ERROR,
+            Stage.START,
+            "SandboxStartFailed",
+        ),
+        (
+            {"benchmark": FakeBenchmark(on_prepare=raising(KeyError("x")))},
+            Status.RUN_ERROR,
+            Stage.PREPARE,
+            "BenchmarkBroken",
+        ),
+        ({"harness": FakeHarness(result=raising(SandboxLost("gone")))}, Status.RUN_ERROR, Stage.AGENT, "SandboxLost"),
+        (
+            {"harness": FakeHarness(result=raising(ZeroDivisionError("x")))},
+            Status.RUN_ERROR,
+            Stage.AGENT,
+            "HarnessFailed",
+        ),
+        ({"harness": FakeHarness(result=raising(ModelBusy("500")))}, Status.RUN_ERROR, Stage.AGENT, "ModelBusy"),
+        (
+            {"benchmark": FakeBenchmark(on_collect=raising(OSError("x")))},
+            Status.RUN_ERROR,
+            Stage.COLLECT,
+            "BenchmarkBroken",
+        ),
+        (
+            {"benchmark": FakeBenchmark(on_grade=raising(VerifierFailed("no reward")))},
+            Status.EVAL_ERROR,
+            Stage.GRADE,
+            "VerifierFailed",
+        ),
+    ],
+)
+async def test_what_breaks_in_a_stage_is_an_error_of_that_stage_and_never_a_score(
+    fakes: dict[str, Any], status: Status, stage: Stage, kind: str
+) -> None:
+    world = World(**fakes)
+    outcome = await world.start(selection=TaskSelection(limit=1))
+    record = world.store.records[FIRST]
+
+    assert (record.status, record.score, record.correct) == (status, None, False)
+    assert record.failure is not None
+    assert (record.failure.stage, record.failure.kind) == (stage, kind)
+    assert record.error.startswith(stage.value)
+    assert outcome.summary.counts.errors == 1
+    assert outcome.exit_code == 1
+    assert world.environment.live == {}
+
+
+async def test_a_transient_error_is_tried_again_and_the_try_is_shown() -> None:
+    world = World(environment=FakeEnvironment(open_faults={1: SandboxLost("gone")}))
+    await world.start(selection=TaskSelection(limit=1), max_retries=2)
+    record = world.store.records[FIRST]
+
+    assert record.status is Status.COMPLETED
+    assert [(earlier.failure.kind, earlier.failure.stage) for earlier in record.tries] == [("SandboxLost", Stage.START)]
+    assert len(world.progress.of(AttemptRetried)) == 1
+
+
+async def test_a_permanent_error_is_not_tried_again() -> None:
+    world = World(harness=FakeHarness(result=raising(ModelRefused("401"))))
+    await world.start(selection=TaskSelection(limit=1), max_retries=5)
+
+    assert world.harness.runs == 1
+
+
+async def test_retries_are_bounded() -> None:
+    world = World(harness=FakeHarness(result=raising(ModelBusy("500"))))
+    await world.start(selection=TaskSelection(limit=1), max_retries=2)
+
+    assert world.harness.runs == 3
+    assert len(world.store.records[FIRST].tries) == 2
+
+
+async def test_a_graded_zero_is_not_tried_again() -> None:
+    world = World(harness=FakeHarness(FakeHarnessParameters(submission="41")))
+    await world.start(selection=TaskSelection(limit=1), max_retries=5)
+
+    assert world.harness.runs == 1
+
+
+async def test_work_at_the_time_limit_is_collected_and_graded_after_its_processes_are_dead() -> None:
+    order: list[str] = []
+
+    async def slow(*_: object) -> HarnessResult:
+        await asyncio.sleep(60)
+        raise AssertionError
+
+    def collect(*_: object) -> Submission:
+        order.append("collect")
+        return Submission(content=b"42")
+
+    world = World(
+        harness=FakeHarness(result=slow),
+        benchmark=FakeBenchmark(
+            FakeBenchmarkParameters(tasks=1, budgets=StageBudgets(agent_s=0.05)), on_collect=collect
+        ),
+    )
+    await watch_kills(world, order)
+    await world.start()
+    record = world.store.records[FIRST]
+
+    assert order == ["kill", "collect"]
+    assert (record.status, record.correct, record.exit_reason) == (Status.COMPLETED, True, ExitReason.TIME_LIMIT)
+
+
+async def watch_kills(world: World, order: list[str]) -> None:
+    async def on_open(sandbox: Any) -> None:
+        kill = sandbox.kill_processes
+
+        async def watched() -> None:
+            order.append("kill")
+            await kill()
+
+        sandbox.kill_processes = watched
+
+    world.environment.on_open = on_open
+
+
+async def test_processes_of_an_agent_that_ended_by_itself_are_left_alone() -> None:
+    order: list[str] = []
+    world = World(tasks=1)
+    await watch_kills(world, order)
+    await world.start()
+
+    assert order == []
+
+
+async def test_a_stage_that_outlives_its_budget_names_the_limit_its_value_and_the_time() -> None:
+    async def slow(*_: object) -> Grade:
+        await asyncio.sleep(60)
+        raise AssertionError
+
+    budgets = StageBudgets(grade_s=0.05, names={"grade": "verifier.timeout_sec"})
+    world = World(benchmark=FakeBenchmark(FakeBenchmarkParameters(tasks=1, budgets=budgets), on_grade=slow))
+    await world.start()
+    record = world.store.records[FIRST]
+
+    assert record.status is Status.EVAL_ERROR
+    assert record.failure is not None
+    assert record.failure.limit == "verifier.timeout_sec"
+    assert "verifier.timeout_sec of 0.05 s" in record.error
+
+
+async def test_work_is_kept_when_the_model_fails_in_the_middle() -> None:
+    collected: list[object] = []
+
+    def collect(*_: object) -> Submission:
+        collected.append(1)
+        return Submission(content=b"half")
+
+    world = World(
+        harness=FakeHarness(result=raising(ModelBusy("500"))),
+        benchmark=FakeBenchmark(FakeBenchmarkParameters(tasks=1), on_collect=collect),
+    )
+    await world.start()
+    record = world.store.records[FIRST]
+
+    assert collected
+    assert record.status is Status.RUN_ERROR
+    assert record.submission_sha256 == Submission(content=b"half").sha256
+    assert record.failure is not None
+    assert record.failure.stage is Stage.AGENT
+
+
+@pytest.mark.parametrize(("mode", "opened"), [(GradingMode.FRESH, 2), (GradingMode.SAME, 1), (GradingMode.NONE, 0)])
+async def test_a_benchmark_is_graded_where_it_says(mode: GradingMode, opened: int) -> None:
+    world = World(
+        benchmark=FakeBenchmark(FakeBenchmarkParameters(tasks=1, grading=mode)),
+        harness=FakeHarness(needs_sandbox=False),
+    )
+    await world.start()
+
+    assert world.environment.opened == opened
+    assert [record.purpose for record in world.store.records[FIRST].sandboxes] == ["agent", "grade"][:opened]
+
+
+async def test_usage_survives_an_agent_that_is_cut() -> None:
+    async def spend(_task: object, _sandbox: object, model: Any, _context: object) -> HarnessResult:
+        await model.complete(ModelRequest(messages=(Message(role="user", content="hi"),)))
+        await asyncio.sleep(60)
+        raise AssertionError
+
+    usage = Usage(input_tokens=7, output_tokens=3, cost_usd=0.5)
+    world = World(
+        harness=FakeHarness(result=spend, needs_model=True),
+        model=FakeModel(replies=[reply("a", usage=usage)]),
+        benchmark=FakeBenchmark(FakeBenchmarkParameters(tasks=1, budgets=StageBudgets(agent_s=0.05))),
+    )
+    await world.start()
+
+    assert world.store.records[FIRST].usage.input_tokens == 7
+    assert world.store.records[FIRST].usage.cost_usd == 0.5
+
+
+async def test_a_resume_keeps_scored_attempts_and_runs_the_errored_ones() -> None:
+    fails = Counter({"task-2": 1})
+
+    def sometimes(task: Any, *_: object) -> HarnessResult:
+        if fails[task.task.id]:
+            fails[task.task.id] -= 1
+            raise ModelBusy("500")
+        return HarnessResult(exit_reason=ExitReason.SUBMITTED, submission=b"42")
+
+    world = World(harness=FakeHarness(result=sometimes))
+    first = await world.start()
+    runs = world.harness.runs
+    second = await world.start()
+
+    assert first.summary.counts.errors == 1
+    assert world.harness.runs == runs + 1
+    assert second.summary.counts.correct == 3
+    assert [t.failure.kind for t in world.store.records[AttemptKey(task_id="task-2", attempt=1)].tries] == ["ModelBusy"]
+
+
+async def test_a_resume_of_a_finished_run_starts_nothing() -> None:
+    world = World()
+    await world.start()
+    opened = world.environment.opened
+    outcome = await world.start()
+
+    assert world.environment.opened == opened
+    assert outcome.summary.counts.correct == 3
+    assert world.progress.of(RunStarted)[-1].kept == 3
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"k": 2},
+        {"model": ModelEndpoint(name="other")},
+        {"selection": TaskSelection(limit=1)},
+        {"harness": "other"},
+        {"environment": "other"},
+    ],
+)
+async def test_a_request_that_moves_a_score_is_refused_on_resume(change: dict[str, Any]) -> None:
+    world = World()
+    await world.start()
+
+    with pytest.raises(ConfigError):
+        await world.start(**change)
+
+
+@pytest.mark.parametrize(
+    "change", [{"task_concurrency": 9}, {"max_retries": 3}, {"model": ModelEndpoint(name="fake", base_url="http://b")}]
+)
+async def test_what_moves_no_score_may_change_on_resume(change: dict[str, Any]) -> None:
+    world = World()
+    await world.start()
+    outcome = await world.start(**change)
+
+    assert outcome.exit_code == 0
+
+
+async def test_the_first_interrupt_lets_running_attempts_finish_and_starts_no_more() -> None:
+    world = World(tasks=10, harness=FakeHarness(FakeHarnessParameters(sleep_s=0.05)))
+    evaluation = world.evaluate(task_concurrency=2)
+    run = asyncio.create_task(evaluation.run())
+    await asyncio.sleep(0.02)
+    evaluation._interrupts.interrupt()
+    outcome = await run
+
+    assert outcome.summary.counts.correct == 2
+    assert outcome.summary.counts.not_run == 8
+    assert outcome.exit_code == 130
+    assert [event.hard for event in world.progress.of(RunInterrupted)] == [False]
+
+
+@pytest.mark.parametrize("way", ["second interrupt", "terminate"])
+async def test_a_hard_interrupt_stops_sandboxes_and_records_what_was_cut(way: str) -> None:
+    world = World(tasks=10, harness=FakeHarness(FakeHarnessParameters(sleep_s=60)))
+    evaluation = world.evaluate(task_concurrency=2)
+    run = asyncio.create_task(evaluation.run())
+    await asyncio.sleep(0.02)
+    interrupts = evaluation._interrupts
+    for call in [interrupts.interrupt] * 2 if way == "second interrupt" else [interrupts.terminate]:
+        call()
+    outcome = await run
+
+    assert outcome.summary.counts.cancelled == 2
+    assert outcome.summary.counts.not_run == 8
+    assert outcome.exit_code == 130
+    assert world.environment.live == {}
+    assert {record.status for record in world.store.records.values()} == {Status.CANCELLED}
+    assert len(world.progress.of(RunEnded)) == 1
+
+
+async def test_cancelled_attempts_are_run_again_by_a_resume() -> None:
+    world = World(tasks=2, harness=FakeHarness(FakeHarnessParameters(sleep_s=60)))
+    await world.start(timeout_seconds=0.05)
+    world.harness = FakeHarness()
+    outcome = await world.start()
+
+    assert outcome.summary.counts.correct == 2
+
+
+async def test_the_runs_own_limit_cuts_it_with_exit_code_1() -> None:
+    world = World(tasks=2, harness=FakeHarness(FakeHarnessParameters(sleep_s=60)))
+    outcome = await world.start(timeout_seconds=0.05)
+
+    assert outcome.exit_code == 1
+    assert "timeout_seconds of 0.05 s" in world.progress.of(RunInterrupted)[0].reason
+
+
+async def test_a_store_that_cannot_write_stops_the_run() -> None:
+    world = World()
+
+    async def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    world.store.save_attempt = full  # type: ignore[method-assign]  # a disk that has become full
+
+    with pytest.raises(OSError, match="No space left"):
+        await world.start()
+    assert world.environment.live == {}
+    assert world.store.locked is False
+
+
+async def test_stages_are_announced_in_their_order() -> None:
+    world = World(tasks=1)
+    await world.start()
+
+    stages = [event.stage.value for event in world.progress.of(StageEntered)]
+    assert stages == ["start", "prepare", "agent", "collect", "stop", "start", "grade", "stop"]
+
+
+async def test_a_harness_that_needs_a_model_is_refused_without_one() -> None:
+    world = World(harness=FakeHarness(needs_model=True))
+
+    with pytest.raises(ConfigError, match="needs a model"):
+        await world.start()
+    assert world.environment.opened == 0
+
+
+async def test_a_cost_limit_without_a_price_is_refused_before_anything_starts() -> None:
+    world = World(harness=FakeHarness(needs_model=True), model=FakeModel())
+
+    with pytest.raises(ConfigError, match="price"):
+        await world.start(harness_params={"cost_limit": 1.0})
+    assert world.environment.opened == 0
+
+
+async def test_an_empty_selection_is_refused() -> None:
+    world = World(tasks=0)
+
+    with pytest.raises(ConfigError, match="empty"):
+        await world.start()
+
+
+async def test_harness_failed_keeps_its_own_message() -> None:
+    world = World(harness=FakeHarness(result=raising(HarnessFailed("the agent program is missing", hint="install it"))))
+    await world.start(selection=TaskSelection(limit=1))
+
+    assert world.store.records[FIRST].error == "agent: the agent program is missing (install it)"
