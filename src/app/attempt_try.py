@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 import structlog
+from pydantic import JsonValue
 
 from ..domain.attempt import (
     AttemptContext,
@@ -123,8 +124,8 @@ class AttemptTry:
             extra=self._extra(),
         )
 
-    def _extra(self) -> dict[str, object]:
-        extra: dict[str, object] = {"steps": self._steps}
+    def _extra(self) -> dict[str, JsonValue]:
+        extra: dict[str, JsonValue] = {"steps": self._steps}
         if self._result is not None and self._result.extra:
             extra["harness"] = self._result.extra
         if self._submission is not None and self._submission.extra:

@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 
 from ..adapters.progress import make_progress
 from ..adapters.results.report import aligned
@@ -30,16 +30,17 @@ def dry_run_text(settings: Settings) -> str:
         f"what       {request.benchmark} / {request.harness} / {request.model.name} / {request.environment}",
         f"attempts   {len(tasks)} tasks x {request.k}, {request.task_concurrency} at once",
     ]
-    rows = [_COLUMNS, *(_row(task, specs(task)) for task in tasks)]
+    enforced = container.environment().capabilities.resources
+    rows = [_COLUMNS, *(_row(task, specs(task), enforced) for task in tasks)]
     return "\n".join([*head, "", aligned(rows)])
 
 
-def _row(task: Task, spec: SandboxSpec) -> Sequence[str]:
+def _row(task: Task, spec: SandboxSpec, enforced: Set[str]) -> Sequence[str]:
     return (
         task.id,
         _image(spec),
         str(spec.workspace_root or "(the image's)"),
-        ", ".join(_resources(task, spec)) or "-",
+        ", ".join(_resources(task, spec, enforced)) or "-",
         spec.network.value,
         _limits(task),
         f"{spec.timeout:g}",
@@ -52,12 +53,12 @@ def _image(spec: SandboxSpec) -> str:
     return f"build of {spec.build.context.parent.name}/{spec.build.dockerfile}" if spec.build else "(none)"
 
 
-def _resources(task: Task, spec: SandboxSpec) -> Iterator[str]:
+def _resources(task: Task, spec: SandboxSpec, enforced: Set[str]) -> Iterator[str]:
     units = {"cpu": "cores", "memory": "MiB", "gpu": "GPU", "region": "", "platform": ""}
     for name, unit in units.items():
         value = getattr(spec, name)
         if value is not None:
-            yield f"{value} {unit}".strip()
+            yield f"{value} {unit}".strip() + ("" if name in enforced else " (not enforced)")
     if task.metadata.get("storage_mb") is not None:
         yield f"{task.metadata['storage_mb']} MiB disk (not enforced)"
 

@@ -49,6 +49,7 @@ def unsupported(spec: SandboxSpec, capabilities: Capabilities) -> list[str]:
         "image": spec.image is not None and not capabilities.images,
         "named_image": spec.named_image is not None and not capabilities.named_images,
         "build": spec.build is not None and spec.image is None and not capabilities.builds,
+        "gpu": spec.gpu is not None and "gpu" not in capabilities.resources,
         "user": spec.user is not None and not capabilities.users,
         "network": spec.network is not Network.PUBLIC and spec.network not in capabilities.networks,
     }

@@ -52,6 +52,8 @@ class BenchmarkContract:
         "/tests/test.sh": b'#!/bin/sh\necho 1 > "${AGENTCOMPASS_ROOT:-}/logs/verifier/reward.txt"\n',
     }
     """What an agent leaves that wants a reward without the work."""
+    overrides: ClassVar[Mapping[str, object]] = {}
+    """Fields of SandboxSpec that outrank the recipe's (another image, say)."""
     sampled: ClassVar[int | None] = None
     """Run the agents over the first so many tasks; None is all."""
 
@@ -200,7 +202,7 @@ class BenchmarkContract:
     ) -> AsyncIterator[tuple[PreparedTask, Sandbox]]:
         """A prepared task in its sandbox."""
         fields = self.recipe(task, environment.name) if self.recipe else {}
-        spec = resolve_spec({}, fields, {}, lifetime_s(task.budgets, benchmark.grading, purpose))
+        spec = resolve_spec({}, fields, self.overrides, lifetime_s(task.budgets, benchmark.grading, purpose))
         owner = SandboxOwner(run_id="contract", task_id=task.id, attempt=1, purpose=purpose, host="h", process="0-0")
         async with environment.open(spec, owner) as sandbox:
             yield await benchmark.prepare(task, sandbox, a_context(task, folder)), sandbox

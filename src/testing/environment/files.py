@@ -142,6 +142,20 @@ class FileCommandContract(ContractSetting):
 
         assert (seen.exit_code, seen.stdout) == (0, "plainran")
 
+    async def test_what_is_copied_in_belongs_to_root_where_there_are_users(
+        self, environment: Environment, sandbox: Sandbox, spec: SandboxSpec, tmp_path: Path
+    ) -> None:
+        await sandbox.upload(_file(tmp_path / "open", b"x"), root_of(spec) / "open")
+        await sandbox.upload(_file(tmp_path / "closed", b"x", 0o600), root_of(spec) / "closed")
+        await sandbox.write_bytes(root_of(spec) / "written", b"x")
+        user = "65534" if environment.capabilities.users else None
+        tried = await sandbox.exec(sh("for f in open closed written; do test -r $f; echo $?; done", user=user))
+        changed = await sandbox.exec(sh("for f in open closed written; do test -w $f; echo $?; done", user=user))
+        alone = user is None
+
+        assert tried.stdout.split() == (["0", "0", "0"] if alone else ["0", "1", "0"])
+        assert changed.stdout.split() == (["0", "0", "0"] if alone else ["1", "1", "1"])
+
     async def test_a_written_program_can_be_run_at_once(self, sandbox: Sandbox, spec: SandboxSpec) -> None:
         await sandbox.write_bytes(root_of(spec) / "tool", b"#!/bin/sh\nprintf ran\n", mode=0o755)
         result = await sandbox.exec(argv("./tool"))

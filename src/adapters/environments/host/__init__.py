@@ -1,0 +1,1 @@
+"""What the environment `host_process` is made of."""

@@ -1,0 +1,310 @@
+"""The environment `host_process`: the contract suite, and what is its own."""
+
+import asyncio
+import os
+import resource
+import shutil
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+
+import pytest
+from agentcompass.adapters.environments.host.processes import Mark, kill_marked, marked
+from agentcompass.adapters.environments.host.sandbox import HostSandbox
+from agentcompass.adapters.environments.host_process import HostProcessEnvironment, HostProcessParameters
+from agentcompass.adapters.support.liveness import this_host
+from agentcompass.domain.errors import ConfigError, SandboxFailed, SandboxLost, SandboxStartFailed
+from agentcompass.domain.ports import Environment, Sandbox
+from agentcompass.domain.sandbox import SandboxOwner, SandboxSpec, SweepSelector
+from agentcompass.testing.environment import ContractSetting, EnvironmentContract, LifetimeContract, an_owner, sh
+from structlog.testing import capture_logs
+
+APP = PurePosixPath("/app")
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    return tmp_path / "sandboxes"
+
+
+@pytest.fixture
+def environment(base: Path) -> HostProcessEnvironment:
+    return HostProcessEnvironment(HostProcessParameters(root_folder=base))
+
+
+@pytest.fixture
+async def sandbox(environment: HostProcessEnvironment):
+    async with environment.open(SandboxSpec(), an_owner()) as sandbox:
+        yield sandbox
+    await environment.close()
+
+
+class TestHostProcess(EnvironmentContract):
+    @pytest.fixture
+    def environment(self, base: Path) -> Environment:
+        return HostProcessEnvironment(HostProcessParameters(root_folder=base))
+
+
+class TestHostProcessWhoseFolderIsDeleted(ContractSetting):
+    """The promises about lost sandboxes hold when somebody deletes the folder, too."""
+
+    test_calls = LifetimeContract.test_every_call_on_a_destroyed_sandbox_says_that_it_is_lost
+    test_commands = LifetimeContract.test_a_command_whose_sandbox_is_destroyed_says_that_it_is_lost
+    test_end = LifetimeContract.test_a_destroyed_sandbox_is_left_without_an_error
+
+    @pytest.fixture
+    def environment(self, base: Path) -> Environment:
+        self.base = base
+        return HostProcessEnvironment(HostProcessParameters(root_folder=base))
+
+    async def destroy(self, environment: Environment, sandbox: Sandbox, owner: SandboxOwner) -> None:
+        kill_marked(Mark(f"AGENTCOMPASS_SANDBOX={sandbox.id}"), 10)
+        shutil.rmtree(self.base / sandbox.id)
+
+
+async def test_paths_of_the_sandbox_begin_at_its_root(sandbox: HostSandbox) -> None:
+    await sandbox.exec(
+        sh('mkdir -p "${AGENTCOMPASS_ROOT:-}/logs/verifier"; cd "$AGENTCOMPASS_ROOT/logs"; echo 1 > verifier/reward')
+    )
+    told = await sandbox.exec(sh('printf "%s\n" "$PWD" "$HOME" "$TMPDIR" "$AGENTCOMPASS_ROOT"'))
+    workspace, home, temporary, root = told.stdout.splitlines()
+
+    assert await sandbox.read_bytes(PurePosixPath("/logs/verifier/reward"), 10) == b"1\n"
+    assert (workspace, home, temporary) == (f"{root}/app", f"{root}/home", f"{root}/tmp")
+
+
+async def test_a_path_that_a_command_told_may_be_given_back(sandbox: HostSandbox) -> None:
+    told = await sandbox.exec(sh("mkdir made; cd made; pwd; echo x > file"))
+    folder = PurePosixPath(told.stdout.strip())
+    again = await sandbox.exec(sh("cat file", cwd=folder))
+
+    assert again.stdout == "x\n"
+    assert await sandbox.read_bytes(folder / "file", 10) == b"x\n"
+
+
+async def test_dots_do_not_lead_out_of_the_root(sandbox: HostSandbox, base: Path) -> None:
+    await sandbox.write_bytes(PurePosixPath("/../../../outside"), b"x")
+
+    assert await sandbox.read_bytes(PurePosixPath("/outside"), 10) == b"x"
+    assert not os.path.lexists(base / "outside")
+    assert os.path.lexists(base / sandbox.id / "root" / "outside")
+
+
+async def test_files_behind_a_link_that_leads_out_are_refused(sandbox: HostSandbox, tmp_path: Path) -> None:
+    secret = _text_file(tmp_path / "secret")
+    await sandbox.exec(sh(f"ln -s {tmp_path}/secret secret; ln -s {tmp_path} folder"))
+    with pytest.raises(SandboxFailed, match="outside"):
+        await sandbox.read_bytes(APP / "secret", 100)
+    with pytest.raises(SandboxFailed, match="outside"):
+        await sandbox.write_bytes(APP / "folder" / "secret", b"theirs")
+    with pytest.raises(SandboxFailed, match="outside"):
+        await sandbox.upload(tmp_path / "secret", APP / "folder" / "copy")
+    with pytest.raises(SandboxFailed, match="outside"):
+        await sandbox.download(APP / "secret", tmp_path / "stolen")
+    with pytest.raises(SandboxFailed, match="outside"):
+        await sandbox.upload(tmp_path, APP / "folder")
+
+    assert secret() == "mine"
+    assert not os.path.lexists(tmp_path / "stolen")
+
+
+async def test_a_written_file_replaces_a_link_instead_of_following_it(sandbox: HostSandbox, tmp_path: Path) -> None:
+    victim = _text_file(tmp_path / "victim")
+    await sandbox.exec(sh(f"ln -s {tmp_path}/victim link"))
+    await sandbox.write_bytes(APP / "link", b"written")
+
+    assert victim() == "mine"
+    assert await sandbox.read_bytes(APP / "link", 100) == b"written"
+
+
+async def test_reading_a_pipe_is_refused_and_does_not_hang(sandbox: HostSandbox) -> None:
+    await sandbox.exec(sh("mkfifo pipe"))
+
+    with pytest.raises(ValueError, match="no regular file"):
+        await sandbox.read_bytes(APP / "pipe", 100)
+
+
+async def test_commands_see_only_the_listed_variables(sandbox: HostSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")
+    result = await sandbox.exec(sh("env"))
+    names = {line.partition("=")[0] for line in result.stdout.splitlines()}
+
+    assert "OPENAI_API_KEY" not in names
+    assert {"PATH", "LC_ALL", "HOME", "TMPDIR", "AGENTCOMPASS_ROOT"} <= names
+
+
+async def test_the_folder_is_private(sandbox: HostSandbox, base: Path) -> None:
+    assert os.stat(base / sandbox.id).st_mode & 0o777 == 0o700
+
+
+async def test_nothing_is_left_of_a_sandbox_with_read_only_folders(
+    environment: HostProcessEnvironment, base: Path
+) -> None:
+    async with environment.open(SandboxSpec(), an_owner()) as sandbox:
+        await sandbox.exec(sh("mkdir -p a/b && echo x > a/b/c && chmod 000 a/b && chmod 500 a"))
+
+    assert os.listdir(base) == []
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="processes are found through /proc")
+async def test_a_process_without_our_mark_is_found_by_its_directory(
+    environment: HostProcessEnvironment,
+) -> None:
+    async with environment.open(SandboxSpec(), an_owner()) as sandbox:
+        script = "( (exec env -i setsid sh -c 'echo $$ > pid; exec sleep 300') & )"
+        started = f"{script}; while ! test -s pid; do :; done; cat pid"
+        pid = int((await sandbox.exec(sh(started))).stdout)
+        alive = _alive(pid)
+
+    assert alive
+    assert not _alive(pid)
+
+
+async def test_a_service_may_go_on_printing_after_its_command(sandbox: HostSandbox) -> None:
+    await sandbox.exec(sh("(sleep 1; echo late; echo late >&2; echo survived > survived; sleep 300) & true"))
+    await sandbox.exec(sh("while ! test -e survived; do sleep 1; done"))
+
+    assert await sandbox.read_bytes(APP / "survived", 100) == b"survived\n"
+
+
+async def test_open_files_do_not_grow_with_the_number_of_commands(sandbox: HostSandbox) -> None:
+    await sandbox.exec(sh("true"))
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(50):
+        await sandbox.exec(sh("cat", stdin=b"x"))
+        await sandbox.exec(sh("no-such-program"))
+
+    assert len(os.listdir("/proc/self/fd")) <= before + 4
+
+
+async def test_a_lack_of_file_descriptors_is_the_providers_failure_and_leaks_none(sandbox: HostSandbox) -> None:
+    await sandbox.exec(sh("true"))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    before = len(os.listdir("/proc/self/fd"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (before + 2, hard))
+    try:
+        with pytest.raises(SandboxFailed, match="ulimit"):
+            await sandbox.exec(sh("true"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert (await sandbox.exec(sh("true"))).ok
+
+
+async def test_it_warns_once_that_nothing_is_isolated(environment: HostProcessEnvironment) -> None:
+    with capture_logs() as logs:
+        for _ in range(2):
+            async with environment.open(SandboxSpec(), an_owner()):
+                pass
+
+    assert [entry["event"] for entry in logs] == ["environment.unisolated"]
+
+
+async def test_another_user_is_refused_by_name(sandbox: HostSandbox) -> None:
+    with pytest.raises(ConfigError, match="'somebody'"):
+        await sandbox.exec(sh("true", user="somebody"))
+
+
+async def test_a_folder_that_cannot_be_made_fails_the_start(tmp_path: Path) -> None:
+    _text_file(tmp_path / "file")
+    environment = HostProcessEnvironment(HostProcessParameters(root_folder=tmp_path / "file"))
+    checks = await environment.check()
+    with pytest.raises(SandboxStartFailed, match="root_folder"):
+        async with environment.open(SandboxSpec(), an_owner()):
+            pass
+
+    assert [check.name for check in checks if not check.ok] == ["folder"]
+
+
+async def test_the_end_of_the_lifetime_is_named(environment: HostProcessEnvironment) -> None:
+    async with environment.open(SandboxSpec(timeout=0.5), an_owner()) as sandbox:
+        with pytest.raises(SandboxLost, match="lifetime of 0.5 s"):
+            await sandbox.exec(sh("sleep 60"))
+
+
+async def test_a_sweep_cleans_up_after_a_runner_that_was_killed(
+    environment: HostProcessEnvironment, base: Path
+) -> None:
+    runner = textwrap.dedent(f"""
+        import asyncio
+        from pathlib import Path
+        from agentcompass.adapters.environments.host_process import HostProcessEnvironment, HostProcessParameters
+        from agentcompass.domain.sandbox import Command, SandboxSpec
+        from agentcompass.testing.environment import an_owner
+        async def main():
+            environment = HostProcessEnvironment(HostProcessParameters(root_folder=Path({str(base)!r})))
+            async with environment.open(SandboxSpec(), an_owner(run_id="killed")) as sandbox:
+                await sandbox.exec(Command(script="setsid sleep 300 & echo $! > pid; sleep 300", timeout_s=300))
+        asyncio.run(main())
+    """)
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", runner, stderr=asyncio.subprocess.DEVNULL)
+    try:
+        pid = int(await _line_of(base, "ac-*/root/app/pid"))
+    finally:
+        process.kill()
+        await process.wait()
+    alive = _alive(pid)
+    selector = SweepSelector(run_id="killed", host=this_host(), now=datetime.now(UTC))
+    swept = await environment.sweep(selector)
+
+    assert alive
+    assert [(one.run_id, one.error) for one in swept] == [("killed", "")]
+    assert not _alive(pid)
+    assert os.listdir(base) == []
+
+
+async def test_a_sweep_removes_old_folders_without_a_label_and_spares_what_is_not_ours(
+    environment: HostProcessEnvironment, base: Path
+) -> None:
+    for name in (".ac-old.removing", ".ac-new.starting", "somebody-elses"):
+        os.makedirs(base / name)
+    long_ago = time.time() - 100_000
+    os.utime(base / ".ac-old.removing", (long_ago, long_ago))
+    os.utime(base / "somebody-elses", (long_ago, long_ago))
+    swept = await environment.sweep(SweepSelector(host=this_host(), now=datetime.now(UTC)))
+
+    assert swept == []
+    assert sorted(os.listdir(base)) == [".ac-new.starting", "somebody-elses"]
+
+
+async def test_fifty_sandboxes_at_once_leave_nothing(environment: HostProcessEnvironment, base: Path) -> None:
+    async def used(number: int) -> str:
+        async with environment.open(SandboxSpec(), an_owner(attempt=number)) as sandbox:
+            await sandbox.write_bytes(APP / "number", str(number).encode())
+            return (await sandbox.exec(sh("cat number; sleep 300 & true"))).stdout
+
+    outputs = await asyncio.gather(*map(used, range(1, 51)))
+
+    assert outputs == [str(number) for number in range(1, 51)]
+    assert os.listdir(base) == []
+    assert marked(Mark("NO=SUCH", folder=base)) == set()
+
+
+def _text_file(path: Path) -> Callable[[], str]:
+    path.write_text("mine")
+    return path.read_text
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+async def _line_of(base: Path, pattern: str) -> str:
+    for _ in range(600):
+        lines = _lines(base, pattern)
+        if lines:
+            return lines[0]
+        await asyncio.sleep(0.1)
+    raise AssertionError(f"no {pattern} in {base}")
+
+
+def _lines(base: Path, pattern: str) -> list[str]:
+    return [line for path in base.glob(pattern) for line in path.read_text().splitlines()]
