@@ -1,0 +1,72 @@
+"""The border of the command line, where errors end: the user's in one line, ours with a traceback."""
+
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from ...domain.errors import AgentCompassError
+from ..provenance import printable
+from .lazy import LazyGroup
+
+EXIT_BUG = 1
+EXIT_WRONG = 2
+EXIT_INTERRUPTED = 130
+
+app = typer.Typer(
+    cls=LazyGroup,
+    name="agentcompass",
+    add_completion=False,
+    rich_markup_mode=None,  # drawing help with rich costs as much as all the rest of it
+    help="Run any agent benchmark, with any agent harness, on any model, in any sandbox.",
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit: what the user did wrong is one line on stderr and exit code 2."""
+    given = sys.argv[1:] if arguments is None else arguments
+    sys.exit(_exit_code(given or ["--help"]))
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version  # not for every start
+
+        typer.echo(version("agentcompass"))
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+def _exit_code(arguments: Sequence[str]) -> int:
+    try:
+        code = app(list(arguments), prog_name="agentcompass", standalone_mode=False)
+    except AgentCompassError as exc:
+        return _told(str(exc), EXIT_WRONG)
+    except typer.TyperException as exc:
+        return _told(exc.format_message() + _help_hint(exc), EXIT_WRONG)
+    except (typer.Abort, KeyboardInterrupt):
+        return _told("interrupted", EXIT_INTERRUPTED)
+    except Exception:  # noqa: BLE001 - the border: a bug of ours is shown whole, and never as the user's fault
+        traceback.print_exc()
+        return EXIT_BUG
+    return code if isinstance(code, int) else 0
+
+
+def _told(message: str, code: int) -> int:
+    typer.echo(f"error: {printable(' '.join(message.split()))}", err=True)
+    return code
+
+
+def _help_hint(exc: Exception) -> str:
+    context = getattr(exc, "ctx", None)
+    return f" (see {context.command_path} --help)" if context is not None else ""

@@ -1,0 +1,203 @@
+"""Logging: one pipeline to RUN_DIR/run.log (JSON lines) and to stderr (human lines), with every secret replaced."""
+
+import json
+import logging
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TextIO
+
+import structlog
+from structlog.typing import EventDict, WrappedLogger
+
+from ..domain.errors import ConfigError
+
+LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+MAX_HUMAN_CHARS = 1000
+LEFT_TO_DISPLAYS = frozenset({"attempt.failed"})
+"""Events that every progress display shows itself, and bounds in number; run.log has them."""
+_HEAD = ("time", "level", "event", "exception")
+
+Redact = Callable[[Any], Any]
+"""Text, mapping or list in, the same with every known secret replaced out."""
+
+
+class Logs:
+    """Where log events go. Any call is safe from any thread, and none raises for what it logs."""
+
+    def __init__(self, *, level: str, redact: Redact, stream: TextIO | None = None) -> None:
+        if level not in LEVELS:
+            raise ConfigError(f"no log level {level!r}", hint=f"use one of {', '.join(LEVELS)}")
+        self._level = LEVELS[level]
+        self._redact = redact
+        self._stream = stream
+        self._show: Callable[[str], None] = self._to_stream
+        self._file: TextIO | None = None
+        self._lock = threading.RLock()
+
+    def use_redactor(self, redact: Redact) -> None:
+        """Replace the redactor, as when more secrets are known."""
+        self._redact = redact
+
+    def show_with(self, print_line: Callable[[str], None] | None) -> None:
+        """Hand human lines to `print_line` (a progress display's, so that its table stays whole); None is stderr."""
+        self._show = print_line or self._to_stream
+
+    def attach_run_log(self, path: Path) -> None:
+        """Append every event from debug upward to `path` from now on."""
+        with self._lock:
+            self.detach_run_log()
+            try:
+                self._file = path.open("a", encoding="utf-8", errors="backslashreplace", buffering=1)
+            except OSError as exc:
+                self._report_lost(exc)
+
+    def detach_run_log(self) -> None:
+        """Close the run's log."""
+        with self._lock:
+            file, self._file = self._file, None
+            if file is not None:
+                try:
+                    file.close()
+                except OSError as exc:
+                    self._report_lost(exc)
+
+    def write(self, event: Mapping[str, Any]) -> None:
+        """Send one finished event to the run's log, and to stderr where its level says so."""
+        clean = self._redact(_plain(event))
+        self._to_file(clean)
+        is_shown = LEVELS.get(clean.get("level", ""), logging.ERROR) >= self._level
+        if is_shown and clean.get("event") not in LEFT_TO_DISPLAYS:
+            self._show(human_line(clean))
+
+    def _to_file(self, event: Mapping[str, Any]) -> None:
+        with self._lock:
+            if self._file is None:
+                return
+            try:
+                self._file.write(f"{json.dumps(event, ensure_ascii=False)}\n")
+            except OSError as exc:
+                file, self._file = self._file, None
+                with suppress(OSError):
+                    file.close()
+                self._report_lost(exc)
+
+    def _report_lost(self, error: OSError) -> None:
+        self._show(f"warning: run.log: {error}; the run goes on without it")
+
+    def _to_stream(self, text: str) -> None:
+        stream = self._stream or sys.stderr
+        if stream is None:  # the process was started with it closed
+            return
+        try:
+            stream.write(f"{text}\n")
+            stream.flush()
+        except (OSError, ValueError):
+            return  # stderr is closed or its reader gone: there is nowhere left to say so
+
+
+@contextmanager
+def logging_to(logs: Logs) -> Iterator[Logs]:
+    """In the block, structlog's events, the libraries' warnings and Python's go to `logs`; then all is as before."""
+    handler = _LibraryHandler(logs)
+    root = logging.getLogger()
+    before = structlog.get_config() if structlog.is_configured() else None
+    root.addHandler(handler)
+    logging.captureWarnings(capture=True)
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+            structlog.processors.format_exc_info,
+            _sending_to(logs),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
+        cache_logger_on_first_use=False,
+    )
+    try:
+        yield logs
+    finally:
+        structlog.reset_defaults()
+        if before is not None:
+            structlog.configure(**before)
+        logging.captureWarnings(capture=False)
+        root.removeHandler(handler)
+        logs.detach_run_log()
+
+
+def _sending_to(logs: Logs) -> Callable[[WrappedLogger, str, EventDict], EventDict]:
+    def send(_logger: WrappedLogger, _method: str, event: MutableMapping[str, Any]) -> EventDict:
+        logs.write(event)
+        raise structlog.DropEvent
+
+    return send
+
+
+class _LibraryHandler(logging.Handler):
+    """Warnings and errors of docker, openai, httpx, modal, asyncio, ... as events of the same pipeline."""
+
+    def __init__(self, logs: Logs) -> None:
+        super().__init__(logging.WARNING)
+        self._log = structlog.wrap_logger(
+            None,
+            processors=[
+                structlog.contextvars.merge_contextvars,
+                structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+                structlog.processors.format_exc_info,
+                _sending_to(logs),
+            ],
+            wrapper_class=structlog.BoundLogger,
+        )
+
+    def emit(self, record: logging.LogRecord) -> None:
+        level = "error" if record.levelno >= logging.ERROR else "warning"
+        self._log.msg(
+            "library.logged",
+            level=level,
+            library=record.name,
+            message=_message(record),
+            **({"exc_info": record.exc_info} if record.exc_info else {}),
+        )
+
+
+def _message(record: logging.LogRecord) -> str:
+    try:
+        return record.getMessage()
+    except (TypeError, ValueError, KeyError):  # arguments that do not fit the library's own format
+        return str(record.msg)
+
+
+def human_line(event: Mapping[str, Any]) -> str:
+    """`warning: sandbox.leaked sandbox=ac-1 error='no answer'`, in one line."""
+    fields = [f"{key}={_shown(value)}" for key, value in event.items() if key not in _HEAD]
+    cause = str(event.get("exception", "")).strip().rpartition("\n")[2]
+    line = " ".join([f"{event.get('level', 'error')}: {event.get('event', '')}", *fields, *([cause] if cause else [])])
+    return line if len(line) <= MAX_HUMAN_CHARS else f"{line[: MAX_HUMAN_CHARS - 1]}…"
+
+
+def _shown(value: Any) -> str:
+    text = str(value)
+    return text if text and text.isprintable() and " " not in text else repr(text)
+
+
+def _plain(value: Any) -> Any:
+    """`value` in terms of strict JSON, so that redaction sees every text that will be written."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if value == value and abs(value) != float("inf") else str(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(item) for item in value]
+    return _text_of(value)
+
+
+def _text_of(value: object) -> str:
+    try:
+        return str(value)
+    except Exception as exc:  # noqa: BLE001 - an object of a plug-in; a log call must not fail for it
+        return f"<{type(value).__name__}: {type(exc).__name__}>"

@@ -1,0 +1,3 @@
+"""An adapter module that fails when imported."""
+
+raise NameError("name 'undefined_thing' is not defined")

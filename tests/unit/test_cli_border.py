@@ -1,0 +1,90 @@
+"""Where errors end: one line on stderr and exit code 2 for the user's, a traceback and 1 for ours."""
+
+import os
+from importlib.metadata import version
+
+import pytest
+from agentcompass.app.cli import border, main
+from agentcompass.app.cli.lazy import COMMANDS
+
+
+@pytest.fixture(autouse=True)
+def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in os.environ:
+        if name.startswith("AGENTCOMPASS_"):
+            monkeypatch.delenv(name)
+
+
+def ended(*arguments: str) -> object:
+    with pytest.raises(SystemExit) as raised:
+        main(arguments)
+    return raised.value.code
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["lst"], "error: No such command 'lst'. Did you mean 'list'? (see agentcompass --help)\n"),
+        (["list", "harness"], "error: nothing to list by the name 'harness'; did you mean 'harnesses'?\n"),
+        (["config"], "error: Missing command. (see agentcompass config --help)\n"),
+        (["config", "show", "--config", "no.yaml"], "error: --config no.yaml: No such file or directory\n"),
+        (["run", "no_such", "nop", "none"], "error: no benchmark 'no_such'; known: "),
+        (["run", "quickstart", "nop"], "error: Missing argument 'model'"),
+        (["run", "quickstart", "nop", "none", "--max-retries", "x"], "error: Invalid value for '--max-retries': "),
+        (
+            ["run", "quickstart", "nop", "none", "--max-retries", "-1"],
+            "error: --max-retries: run.max_retries: expected ",
+        ),
+    ],
+)
+def test_what_the_user_did_wrong_is_one_line_and_exit_code_2(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    code = ended(*arguments)
+
+    out, err = capsys.readouterr()
+    assert code == 2
+    assert out == ""
+    assert err.startswith(message)
+    assert err.count("\n") == 1
+
+
+def raising(error: BaseException) -> object:
+    def app(*_: object, **__: object) -> object:
+        raise error
+
+    return app
+
+
+def test_a_bug_is_a_traceback_and_not_the_users_fault(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(border, "app", raising(ZeroDivisionError("a bug")))
+
+    assert ended("list") == 1
+    assert capsys.readouterr().err.endswith("ZeroDivisionError: a bug\n")
+
+
+def test_an_interrupt_is_exit_code_130(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(border, "app", raising(KeyboardInterrupt()))
+
+    assert ended("list") == 130
+    assert capsys.readouterr().err == "error: interrupted\n"
+
+
+def test_no_arguments_show_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ended() == 0
+
+    out = capsys.readouterr().out
+    assert [name for name in COMMANDS if f" {name} " not in out] == []
+
+
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ended("--version") == 0
+    assert capsys.readouterr().out == f"{version('agentcompass')}\n"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_that_help_names_is_there(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    assert ended(name, "--help") == 0
+    assert f"agentcompass {name}" in capsys.readouterr().out
