@@ -1,0 +1,74 @@
+"""What is kept of an agent's sandbox beside its grade: its logs, and the artifacts that the task names."""
+
+import shlex
+from pathlib import Path, PurePosixPath
+
+import structlog
+from pydantic import JsonValue
+
+from ...domain.errors import SandboxFailed
+from ...domain.ports import Sandbox
+from ...domain.sandbox import Command
+from .sandbox_logs import SIZE_FUNCTION, fetched, read_size, size_call
+from .task_toml import CollectHook, TaskToml
+
+log = structlog.get_logger()
+MAX_ARTIFACT_BYTES = 256 * 1024 * 1024
+_MEASURE_LIMIT_S = 60.0
+
+
+async def collect_artifacts(sandbox: Sandbox, config: TaskToml, log_dir: Path) -> dict[str, JsonValue]:
+    """Run the collect hooks, then fetch what is there: one call, and one more for each path that holds something.
+
+    Best effort: returns, for each path that the task names, `kept` or why it is not. /logs/agent and
+    /logs/artifacts always belong to it, and are told only when they could not be fetched.
+
+    Raises:
+        SandboxLost: as it came.
+    """
+    for hook in config.verifier.collect:
+        await _run_hook(sandbox, hook)
+    sources = _sources(config)
+    try:
+        measured = await sandbox.exec(Command(script=_script(list(sources)), timeout_s=_MEASURE_LIMIT_S))
+    except SandboxFailed as exc:
+        log.warning("artifacts.not_measured", error=str(exc))
+        return {}
+    report: dict[str, JsonValue] = {}
+    for number, (source, target) in enumerate(sources.items()):
+        size = read_size(measured.stdout, str(number))
+        reason = await fetched(sandbox, source, log_dir / target, size, MAX_ARTIFACT_BYTES)
+        if number >= len(_ALWAYS) or reason not in ("", "missing", "empty"):
+            report[str(source)] = reason or "kept"
+    return report
+
+
+_ALWAYS = {PurePosixPath("/logs/agent"): "agent", PurePosixPath("/logs/artifacts"): "artifacts"}
+
+
+def _sources(config: TaskToml) -> dict[PurePosixPath, str]:
+    sources = dict(_ALWAYS)
+    for artifact in config.artifacts:
+        source = PurePosixPath(config.environment.workdir or "/") / artifact.source
+        target = artifact.destination or str(source).lstrip("/")
+        sources.setdefault(source, f"artifacts/{target}")
+    return sources
+
+
+def _script(sources: list[PurePosixPath]) -> str:
+    lines = [
+        size_call(str(number), f'"${{AGENTCOMPASS_ROOT:-}}"{shlex.quote(str(source))}', MAX_ARTIFACT_BYTES)
+        for number, source in enumerate(sources)
+    ]
+    return SIZE_FUNCTION + "".join(lines)
+
+
+async def _run_hook(sandbox: Sandbox, hook: CollectHook) -> None:
+    command = Command(script=hook.command, user=hook.user, timeout_s=hook.timeout_sec)
+    try:
+        result = await sandbox.exec(command)
+    except SandboxFailed as exc:
+        log.warning("collect_hook.failed", command=hook.command, error=str(exc))
+        return
+    if not result.ok:
+        log.warning("collect_hook.failed", command=hook.command, exit_code=result.exit_code, timed_out=result.timed_out)

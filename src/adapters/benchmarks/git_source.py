@@ -1,0 +1,179 @@
+"""Tasks from a git repository: one revision, fetched once, kept by its commit."""
+
+import asyncio
+import hashlib
+import os
+import re
+import shutil
+import signal
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+from ...domain.errors import ConfigError
+from ..support.cleanup import finished_despite_cancel
+
+_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_REVISION = re.compile(r"[A-Za-z0-9_][\w./+-]*", re.ASCII)
+_OFFLINE = "clone it where there is a network, and give the folder as the benchmark parameter `path`"
+_BYTES_AS_STORED = (
+    "core.autocrlf=false",
+    "core.symlinks=true",
+    "core.hooksPath=/dev/null",
+    "advice.detachedHead=false",
+)
+_MAX_MESSAGE = 300
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """A revision's files, its full commit id, and where they came from without credentials."""
+
+    path: Path
+    commit: str
+    url: str
+
+
+def shown_url(url: str) -> str:
+    """`url` without user, password and query."""
+    if "://" not in url:
+        return url
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+async def checkout(url: str, revision: str, cache: Path, *, limit_s: float = 1800) -> Checkout:
+    """The files of `revision` (a commit, tag or branch) below `cache`; a commit that is there needs no network.
+
+    Safe beside other processes that fetch the same. The URL's credentials reach git through its environment only.
+
+    Raises:
+        ConfigError: no git, no such repository or revision, no network, or more than `limit_s` seconds.
+    """
+    shown = shown_url(url)
+    if not _REVISION.fullmatch(revision) or url.startswith("-"):
+        raise ConfigError(f"{revision!r} of {shown!r} is not a revision", hint="give a commit, a tag or a branch")
+    home = cache / hashlib.sha256(shown.encode()).hexdigest()[:16]
+    if _COMMIT.fullmatch(revision) and (home / revision).is_dir():
+        return Checkout(home / revision, revision, shown)
+    home.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix=".fetching-", dir=home))
+    try:
+        async with asyncio.timeout(limit_s):
+            commit = await _fetch(_Git(url, shown, work), revision)
+        _publish(work, home / commit)
+        return Checkout(home / commit, commit, shown)
+    except TimeoutError as exc:
+        raise ConfigError(f"fetching {shown!r} took more than {limit_s:g} s", hint=_OFFLINE) from exc
+    finally:
+        await asyncio.to_thread(shutil.rmtree, work, ignore_errors=True)
+
+
+async def _fetch(git: "_Git", revision: str) -> str:
+    await git.run("init", "-q")
+    if await git.try_run("fetch", "-q", "--depth=1", "origin", revision) is None:
+        await git.run("checkout", "-q", "--detach", "FETCH_HEAD")
+    else:
+        await git.run("fetch", "-q", "origin", "+refs/*:refs/fetched/*", "+HEAD:refs/fetched/HEAD")
+        await git.run("checkout", "-q", "--detach", await git.find(revision))
+    return await git.run("rev-parse", "HEAD")
+
+
+def _publish(work: Path, target: Path) -> None:
+    shutil.rmtree(work / ".git")
+    try:
+        work.rename(target)
+    except OSError:
+        if not target.is_dir():
+            raise
+
+
+class _Git:
+    def __init__(self, url: str, shown: str, work: Path) -> None:
+        self._url, self._shown, self._work = url, shown, work
+
+    async def run(self, *arguments: str) -> str:
+        code, output, errors = await self._run(arguments)
+        if code:
+            raise ConfigError(f"git cannot get {self._shown!r}: {self._reason(errors)}", hint=_OFFLINE)
+        return output.strip()
+
+    async def try_run(self, *arguments: str) -> str | None:
+        code, _, errors = await self._run(arguments)
+        return self._reason(errors) if code else None
+
+    async def find(self, revision: str) -> str:
+        for name in (f"refs/fetched/tags/{revision}", f"refs/fetched/heads/{revision}", f"refs/fetched/{revision}"):
+            if await self.try_run("rev-parse", "-q", "--verify", f"{name}^{{commit}}") is None:
+                return name
+        if re.fullmatch(r"[0-9a-f]{7,64}", revision):
+            code, commit, _ = await self._run(("rev-parse", "-q", "--verify", f"{revision}^{{commit}}"))
+            if code == 0:
+                return commit.strip()
+        raise ConfigError(f"no revision {revision!r} in {self._shown!r}", hint="give a commit, a tag or a branch")
+
+    async def _run(self, arguments: tuple[str, ...]) -> tuple[int, str, str]:
+        settings = [part for setting in _BYTES_AS_STORED for part in ("-c", setting)]
+        try:
+            process = await asyncio.create_subprocess_exec(
+                "git",
+                *settings,
+                *arguments,
+                cwd=self._work,
+                env=_environment(self._url),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                start_new_session=True,
+            )
+        except FileNotFoundError as exc:
+            raise ConfigError("the program git is not installed", hint=f"install git, or {_OFFLINE}") from exc
+        try:
+            output, errors = await process.communicate()
+        except asyncio.CancelledError:
+            await _killed(process)
+            raise
+        return process.returncode or 0, output.decode("utf-8", "replace"), errors.decode("utf-8", "replace")
+
+    def _reason(self, errors: str) -> str:
+        lines = [line.strip() for line in errors.replace(self._url, self._shown).splitlines() if line.strip()]
+        fatal = next(
+            (line for line in lines if line.startswith(("fatal:", "error:"))), lines[-1] if lines else "failed"
+        )
+        for secret in _secrets(self._url):
+            fatal = fatal.replace(secret, "***")
+        return fatal[:_MAX_MESSAGE]
+
+
+def _secrets(url: str) -> list[str]:
+    if "://" not in url:
+        return []
+    parts = urlsplit(url)
+    userinfo = parts.netloc.rpartition("@")[0]
+    return [secret for secret in (userinfo, userinfo.partition(":")[2], parts.query) if secret]
+
+
+async def _killed(process: asyncio.subprocess.Process) -> None:
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+    await finished_despite_cancel(process.wait(), 5)
+
+
+def _environment(url: str) -> Mapping[str, str]:
+    inherited = {
+        key: value for key, value in os.environ.items() if not key.startswith("GIT_") or key.startswith("GIT_SSH")
+    }
+    return {
+        "GIT_SSH_COMMAND": "ssh -o BatchMode=yes",
+        **inherited,
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_ASKPASS": "true",
+        "LC_ALL": "C",
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": "remote.origin.url",
+        "GIT_CONFIG_VALUE_0": url,
+    }

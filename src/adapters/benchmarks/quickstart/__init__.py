@@ -1,0 +1,48 @@
+"""The quickstart suite: small tasks of our own, in the package, for a first run without network or images."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from pydantic import Field, JsonValue
+
+from ....domain.task import Task, TaskSelection
+from ....domain.value import Parameters
+from ..task_directory import TaskDirectoryBenchmark, TaskDirectoryParameters
+
+HERE = Path(__file__).parent
+RECORDED = HERE / "recorded"
+"""A recorded model run of mini_swe_agent for each task (TASK.jsonl), for the `replay` model."""
+
+
+class QuickstartParameters(Parameters):
+    """The limits may be changed; the tasks are the package's."""
+
+    agent_timeout_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """Instead of every task's agent.timeout_sec."""
+    verifier_timeout_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """Instead of every task's verifier.timeout_sec."""
+    start_timeout_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """Pull and start: instead of every task's environment.build_timeout_sec."""
+    timeout_multiplier: float = Field(default=1, gt=0, le=1000, allow_inf_nan=False)
+    """Multiplies the limits of agent, verifier and start."""
+
+
+class QuickstartBenchmark(TaskDirectoryBenchmark):
+    """Task directories that run in docker and as plain processes alike."""
+
+    name: ClassVar[str] = "quickstart"
+    Parameters: ClassVar[type[Parameters]] = QuickstartParameters
+
+    def __init__(self, parameters: QuickstartParameters, data_dir: Path) -> None:
+        super().__init__(TaskDirectoryParameters(path=HERE / "tasks", **parameters.model_dump()), data_dir)
+
+    async def load_tasks(self, selection: TaskSelection) -> Sequence[Task]:
+        """The selected tasks."""
+        tasks = await super().load_tasks(selection)
+        self._dataset = {"package": "agentcompass"}
+        return tasks
+
+    def dataset(self) -> Mapping[str, JsonValue]:
+        """The package itself; its version is the run's."""
+        return dict(self._dataset)

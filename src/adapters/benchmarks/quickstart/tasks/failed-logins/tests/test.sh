@@ -1,0 +1,15 @@
+#!/bin/bash
+# Writes 1 as the reward when every check holds, else 0.
+export LC_ALL=C
+tests=$(dirname "$0")
+reward="${AGENTCOMPASS_ROOT:-}/logs/verifier/reward.txt"
+passed=1
+check() {
+  local what=$1
+  shift
+  if "$@"; then echo "ok: $what"; else echo "FAILED: $what"; passed=0; fi
+}
+
+check "suspects.txt names the right clients" diff -u "$tests/expected.txt" suspects.txt
+
+echo "$passed" > "$reward"

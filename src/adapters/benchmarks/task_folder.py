@@ -1,0 +1,176 @@
+"""One folder of the task-directory format: found, read, checked and fingerprinted."""
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...domain.errors import ConfigError
+from .task_toml import TaskProblems, TaskToml, parse_task_toml
+
+_CANARY = re.compile(r"\s*(<!--.*canary.*-->|#.*canary.*)\s*", re.IGNORECASE)
+_MARKERS = ("task.toml", "instruction.md", "task.yaml")
+COMPOSE_FILES = ("docker-compose.yaml", "docker-compose.yml", "compose.yaml", "compose.yml")
+
+
+@dataclass(frozen=True)
+class TaskFolder:
+    """A task as it lies on disk. `checksum` is a SHA-256 over all its files."""
+
+    id: str
+    path: Path
+    config: TaskToml
+    instruction: str
+    checksum: str
+
+    @property
+    def has_dockerfile(self) -> bool:
+        """Whether an image can be built for it."""
+        return (self.path / "environment" / "Dockerfile").is_file()
+
+    @property
+    def upload(self) -> Path | None:
+        """What goes into the working directory before the agent starts: `environment/`, unless it builds an image."""
+        folder = self.path / "environment"
+        return folder if not self.has_dockerfile and folder.is_dir() and any(folder.iterdir()) else None
+
+
+def find_tasks(path: Path) -> dict[str, Path]:
+    """The task directories at `path` by their names, sorted: those in it, those in its `tasks/`, or itself.
+
+    Raises:
+        ConfigError: no such folder, or no task in it.
+    """
+    if not path.is_dir():
+        raise ConfigError(f"no folder {str(path)!r}", hint="give a folder of task directories as `path`")
+    if (path / "task.toml").is_file():
+        return {path.resolve().name: path}
+    for folder in (path, path / "tasks"):
+        found = {entry.name: entry for entry in _entries(folder) if any((entry / name).exists() for name in _MARKERS)}
+        if found:
+            return found
+    raise ConfigError(f"no task directory in {str(path)!r}", hint="each task is a folder with a task.toml")
+
+
+def _entries(folder: Path) -> Iterator[Path]:
+    if folder.is_dir():
+        yield from sorted(entry for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+
+
+def read_task(path: Path, task_id: str) -> TaskFolder:
+    """The task at `path`, checked whole.
+
+    Raises:
+        TaskProblems: everything that is wrong with it, a line each, without the task's id.
+    """
+    if not (path / "task.toml").is_file():
+        legacy = (path / "task.yaml").exists()
+        raise TaskProblems(["task.yaml: the 0.x format is not supported" if legacy else "task.toml: missing"])
+    problems = [*_layout_problems(path), *_file_problems(path)]
+    instruction = _collected(problems, "instruction.md", path)
+    config = _config(problems, path)
+    if config is None or problems:
+        raise TaskProblems(problems)
+    return TaskFolder(task_id, path, config, strip_canary(instruction), checksum(path))
+
+
+def _config(problems: list[str], path: Path) -> TaskToml | None:
+    try:
+        config = parse_task_toml(_collected(problems, "task.toml", path))
+    except TaskProblems as exc:
+        problems += [f"task.toml{problem}" for problem in exc.problems]
+        return None
+    if config.environment.docker_image is None and not (path / "environment" / "Dockerfile").is_file():
+        problems.append("task.toml environment.docker_image: missing, and there is no environment/Dockerfile")
+    return config
+
+
+def _collected(problems: list[str], name: str, path: Path) -> str:
+    try:
+        return (path / name).read_bytes().decode("utf-8")
+    except OSError as exc:
+        problems.append(f"{name}: {exc.strerror}")
+    except UnicodeDecodeError as exc:
+        problems.append(f"{name}: not UTF-8 at byte {exc.start}")
+    return ""
+
+
+def _layout_problems(path: Path) -> Iterator[str]:
+    instruction = path / "instruction.md"
+    if instruction.is_file() and not instruction.read_bytes().strip():
+        yield "instruction.md: empty"
+    if not (path / "tests" / "test.sh").is_file():
+        yield "tests/test.sh: missing"
+    unsupported = {
+        "steps": "multi-step tasks",
+        "trajectory.json": "a trajectory to start from",
+        "tests/.harborignore": "files that are not uploaded",
+        "solution/.harborignore": "files that are not uploaded",
+        **{f"environment/{name}": "multi-container tasks" for name in COMPOSE_FILES},
+    }
+    for name, what in unsupported.items():
+        if (path / name).exists():
+            yield f"{name}: {what}: not supported"
+
+
+def _file_problems(path: Path) -> Iterator[str]:
+    root = path.resolve()
+    for name, file in _files(path):
+        if file.is_symlink() and not _inside(file, root):
+            yield f"{name}: a symbolic link that leaves the task directory"
+        elif not file.is_symlink() and not file.is_file():
+            yield f"{name}: neither a file, a folder nor a link"
+
+
+def _inside(link: Path, root: Path) -> bool:
+    try:
+        return link.resolve().is_relative_to(root)
+    except (OSError, RuntimeError):
+        return False
+
+
+def strip_canary(text: str) -> str:
+    """`text` without canary lines at its top and the blank lines after them; nothing else is changed."""
+    lines = text.splitlines(keepends=True)
+    first = next((number for number, line in enumerate(lines) if not _CANARY.fullmatch(line)), len(lines))
+    if first == 0:
+        return text
+    while first < len(lines) and not lines[first].strip():
+        first += 1
+    return "".join(lines[first:])
+
+
+def checksum(path: Path) -> str:
+    """SHA-256 over relative paths, kinds (file, executable, link) and bytes, in the order of the paths.
+
+    Of a file's mode only the executable bit counts, as for git: the rest depends on how it was copied.
+    """
+    total = hashlib.sha256()
+    for name, file in sorted(_files(path)):
+        kind = _kind(file)
+        total.update(f"{name}\0{kind}\0{_digest(file, kind)}\n".encode("utf-8", "surrogateescape"))
+    return total.hexdigest()
+
+
+def _digest(file: Path, kind: str) -> str:
+    if kind == "link":
+        return hashlib.sha256(os.readlink(file).encode("utf-8", "surrogateescape")).hexdigest()
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _kind(file: Path) -> str:
+    if file.is_symlink():
+        return "link"
+    return "executable" if file.stat().st_mode & 0o100 else "file"
+
+
+def _files(path: Path) -> Iterator[tuple[str, Path]]:
+    for folder, folders, files in os.walk(path):
+        folders[:] = sorted(name for name in folders if name not in {".git", "__pycache__"})
+        links = [name for name in folders if (Path(folder) / name).is_symlink()]
+        for name in (*files, *links):
+            file = Path(folder) / name
+            yield file.relative_to(path).as_posix(), file

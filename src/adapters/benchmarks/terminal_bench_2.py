@@ -1,0 +1,22 @@
+"""Terminal-Bench 2.0: the published tasks, at the commit that its results are about."""
+
+from pathlib import Path
+from typing import ClassVar
+
+from .task_directory import TaskDirectoryBenchmark
+
+UPSTREAM_URL = "https://github.com/laude-institute/terminal-bench-2.git"
+UPSTREAM_COMMIT = "69671fbaac6d67a7ef0dfec016cc38a64ef7a77c"
+
+
+class TerminalBench2Benchmark(TaskDirectoryBenchmark):
+    """Upstream's tasks, unless `path` or `git_url` names a copy or another version of them."""
+
+    name: ClassVar[str] = "terminal_bench_2"
+
+    async def _source(self) -> Path:
+        if self._parameters.path is not None or self._parameters.git_url is not None:
+            return await super()._source()
+        found = await self._checkout(UPSTREAM_URL, self._parameters.revision or UPSTREAM_COMMIT)
+        self._dataset = {"git_url": found.url, "revision": found.commit}
+        return found.path

@@ -1,0 +1,200 @@
+"""Tasks from a git repository: pinned, cached, and silent about credentials."""
+
+import asyncio
+import os
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+from agentcompass.adapters.benchmarks.git_source import checkout, shown_url
+from agentcompass.adapters.benchmarks.task_directory import TaskDirectoryBenchmark, TaskDirectoryParameters
+from agentcompass.adapters.benchmarks.terminal_bench_2 import (
+    UPSTREAM_COMMIT,
+    UPSTREAM_URL,
+    TerminalBench2Benchmark,
+)
+from agentcompass.domain.errors import ConfigError
+from agentcompass.domain.task import TaskSelection
+from agentcompass.testing.task_folders import write_task
+
+
+def git(*arguments: str, cwd: Path) -> str:
+    identity = {"GIT_AUTHOR_NAME": "A", "GIT_AUTHOR_EMAIL": "a@example.org"}
+    identity |= {"GIT_COMMITTER_NAME": "A", "GIT_COMMITTER_EMAIL": "a@example.org", "GIT_CONFIG_GLOBAL": "/dev/null"}
+    done = subprocess.run(
+        ["git", *arguments], cwd=cwd, env={**os.environ, **identity}, check=True, capture_output=True, text=True
+    )
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A bare repository with two commits; the first has the tag `v1` and one task, the second two."""
+    work = tmp_path / "work"
+    write_task(work, "one")
+    git("init", "-q", "-b", "main", cwd=work)
+    git("add", ".", cwd=work)
+    git("commit", "-q", "-m", "one", cwd=work)
+    git("tag", "-a", "v1", "-m", "v1", cwd=work)
+    write_task(work, "two", files={"tests/crlf.txt": b"a\r\nb\r\n"})
+    git("add", ".", cwd=work)
+    git("commit", "-q", "-m", "two", cwd=work)
+    git("clone", "-q", "--bare", ".", str(tmp_path / "tasks.git"), cwd=work)
+    return tmp_path / "tasks.git"
+
+
+def commit(repository: Path, revision: str) -> str:
+    return git("rev-parse", f"{revision}^{{commit}}", cwd=repository)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(entry.name for entry in folder.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("revision", "same_as", "tasks"),
+    [("HEAD", "main", ["one", "two"]), ("main", "main", ["one", "two"]), ("v1", "v1", ["one"])],
+)
+async def test_a_branch_or_tag_is_fetched_and_its_commit_told(
+    repository: Path, tmp_path: Path, revision: str, same_as: str, tasks: list[str]
+) -> None:
+    found = await checkout(str(repository), revision, tmp_path / "cache")
+
+    assert found.commit == commit(repository, same_as)
+    assert names(found.path) == tasks
+
+
+@pytest.mark.parametrize("length", [40, 10])
+async def test_a_commit_that_no_branch_points_to_is_fetched(repository: Path, tmp_path: Path, length: int) -> None:
+    first = commit(repository, "v1")
+    git("tag", "-d", "v1", cwd=repository)
+    found = await checkout(f"file://{repository}", first[:length], tmp_path / "cache")
+
+    assert found.commit == first
+    assert names(found.path) == ["one"]
+
+
+async def test_bytes_are_those_of_the_repository(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gitconfig").write_text("[core]\nautocrlf = input\neol = crlf\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
+    (tmp_path / "gitconfig").rename(tmp_path / ".gitconfig")
+    found = await checkout(str(repository), "main", tmp_path / "cache")
+
+    assert (found.path / "two" / "tests" / "crlf.txt").read_bytes() == b"a\r\nb\r\n"
+
+
+async def test_a_commit_that_is_cached_needs_no_repository(repository: Path, tmp_path: Path) -> None:
+    first = await checkout(str(repository), "main", tmp_path / "cache")
+    await asyncio.to_thread(repository.rename, tmp_path / "gone.git")
+    again = await checkout(str(repository), first.commit, tmp_path / "cache")
+
+    assert again == first
+
+
+async def test_many_at_once_share_one_copy(repository: Path, tmp_path: Path) -> None:
+    found = await asyncio.gather(*(checkout(str(repository), "main", tmp_path / "cache") for _ in range(4)))
+
+    assert len(set(found)) == 1
+    assert names(found[0].path.parent) == [found[0].commit]
+
+
+@pytest.mark.parametrize("revision", ["no-such-branch", "0" * 40])
+async def test_a_missing_revision_is_refused_and_leaves_nothing(
+    repository: Path, tmp_path: Path, revision: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"no revision '{revision}' in "):
+        await checkout(str(repository), revision, tmp_path / "cache")
+
+    assert [names(folder) for folder in (tmp_path / "cache").iterdir()] == [[]]
+
+
+@pytest.mark.parametrize("revision", ["--upload-pack=x", "-x", "a b", "", "a:b", "^main"])
+async def test_what_is_no_revision_is_refused(repository: Path, tmp_path: Path, revision: str) -> None:
+    with pytest.raises(ConfigError, match="is not a revision"):
+        await checkout(str(repository), revision, tmp_path / "cache")
+
+
+async def test_a_repository_out_of_reach_is_refused_with_the_way_round(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        await checkout("http://user:s3cret@127.0.0.1:9/tasks.git?token=t0ken", "main", tmp_path / "cache")
+
+    assert "git cannot get 'http://127.0.0.1:9/tasks.git'" in str(caught.value)
+    assert "give the folder as the benchmark parameter `path`" in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+    assert "t0ken" not in str(caught.value)
+
+
+async def test_a_machine_without_git_is_told_so(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ConfigError, match=r"git is not installed \(install git"):
+        await checkout(str(repository), "main", tmp_path / "cache")
+
+
+async def test_a_fetch_that_hangs_ends_at_its_limit(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/x.git"
+        with pytest.raises(ConfigError, match=r"took more than 0\.5 s"):
+            await checkout(url, "main", tmp_path / "cache", limit_s=0.5)
+
+    assert [names(folder) for folder in (tmp_path / "cache").iterdir()] == [[]]
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://user:token@example.org/a.git?x=1#y", "https://example.org/a.git"),
+        ("https://token@example.org:8443/a.git", "https://example.org:8443/a.git"),
+        ("git@example.org:a/b.git", "git@example.org:a/b.git"),
+        ("/some/where.git", "/some/where.git"),
+    ],
+)
+def test_a_url_is_shown_without_credentials(url: str, shown: str) -> None:
+    assert shown_url(url) == shown
+
+
+async def test_tasks_of_a_repository_tell_its_commit(repository: Path, tmp_path: Path) -> None:
+    parameters = TaskDirectoryParameters(git_url=str(repository), revision="v1")
+    benchmark = TaskDirectoryBenchmark(parameters, tmp_path / "data")
+    tasks = await benchmark.load_tasks(TaskSelection())
+
+    assert [task.id for task in tasks] == ["one"]
+    assert benchmark.dataset() == {"git_url": str(repository), "revision": commit(repository, "v1")}
+
+
+async def test_terminal_bench_2_is_upstream_at_its_published_commit(tmp_path: Path) -> None:
+    asked: list[tuple[str, str]] = []
+
+    class Offline(TerminalBench2Benchmark):
+        async def _checkout(self, url: str, revision: str) -> object:  # type: ignore[override]  # it never returns
+            asked.append((url, revision))
+            raise ConfigError("offline")
+
+    with pytest.raises(ConfigError, match="offline"):
+        await Offline(TaskDirectoryParameters(), tmp_path).load_tasks(TaskSelection())
+
+    assert asked == [(UPSTREAM_URL, UPSTREAM_COMMIT)]
+
+
+async def test_terminal_bench_2_can_be_a_local_copy(tmp_path: Path) -> None:
+    write_task(tmp_path, "one")
+    benchmark = TerminalBench2Benchmark(TaskDirectoryParameters(path=tmp_path), tmp_path / "data")
+    tasks = await benchmark.load_tasks(TaskSelection())
+
+    assert [task.id for task in tasks] == ["one"]
+
+
+async def test_no_source_is_refused_with_the_parameters_that_give_one(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="set the benchmark parameter path or git_url"):
+        await TaskDirectoryBenchmark(TaskDirectoryParameters(), tmp_path).load_tasks(TaskSelection())
+
+
+@pytest.mark.parametrize("parameters", [{"path": "/a", "git_url": "b"}, {"path": "/a", "revision": "b"}])
+def test_two_sources_are_refused(parameters: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="path"):
+        TaskDirectoryParameters.model_validate(parameters)
