@@ -47,11 +47,12 @@ def pack_bytes(files: Mapping[PurePosixPath, tuple[bytes, int]]) -> bytes:
     return buffer.getvalue()
 
 
-def add_path(tar: tarfile.TarFile, path: Path, name: str) -> bool:
+def add_path(tar: tarfile.TarFile, path: Path, name: str, *, with_time: bool = True) -> bool:
     """Add one file, folder (without its content) or symbolic link under `name`; False for any other kind."""
     status = path.lstat()
     info = tarfile.TarInfo(name)
-    info.mode, info.mtime = stat.S_IMODE(status.st_mode), max(0, int(status.st_mtime))
+    info.mode = stat.S_IMODE(status.st_mode)
+    info.mtime = max(0, int(status.st_mtime)) if with_time else 0
     if stat.S_ISLNK(status.st_mode):
         info.type, info.linkname = tarfile.SYMTYPE, os.readlink(path)
         tar.addfile(info)

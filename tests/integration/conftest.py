@@ -1,0 +1,47 @@
+"""The Docker engine and the images of the integration tests, made once a session and kept at the engine."""
+
+import os
+from collections.abc import Iterator
+
+import images
+import pytest
+from agentcompass.adapters.environments.docker_endpoint import resolve_endpoint
+from agentcompass.adapters.environments.docker_engine import connect
+from agentcompass.domain.errors import SandboxStartFailed
+from docker import APIClient
+
+REQUIRED = "AGENTCOMPASS_REQUIRE_DOCKER"
+
+
+@pytest.fixture(scope="session")
+def docker_client() -> Iterator[APIClient]:
+    """The engine. Without one, tests are skipped, or fail where AGENTCOMPASS_REQUIRE_DOCKER is set."""
+    try:
+        client = connect(resolve_endpoint(None, None, os.environ), 600)
+    except SandboxStartFailed as exc:
+        if os.environ.get(REQUIRED):
+            pytest.fail(f"{REQUIRED} is set, but {exc}")
+        pytest.skip(str(exc))
+    yield client
+    client.close()
+
+
+@pytest.fixture(scope="session")
+def busybox_image(docker_client: APIClient) -> str:
+    """An image with a POSIX shell, and no bash."""
+    images.make(docker_client, ["busybox"])
+    return images.BUSYBOX
+
+
+@pytest.fixture(scope="session")
+def debian_image(docker_client: APIClient) -> str:
+    """An image with bash and coreutils; `debian:bookworm-slim` is there too."""
+    images.make(docker_client, ["debian"])
+    return images.DEBIAN
+
+
+@pytest.fixture(scope="session")
+def python_image(docker_client: APIClient) -> str:
+    """An image with python3 and git."""
+    images.make(docker_client, ["python"])
+    return images.PYTHON

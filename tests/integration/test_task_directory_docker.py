@@ -1,0 +1,95 @@
+"""Task directories in containers: the quickstart suite, users, images without bash, and forged start-up files."""
+
+from pathlib import Path
+
+import pytest
+from agentcompass.adapters.benchmarks.task_directory import TaskDirectoryBenchmark, TaskDirectoryParameters
+from agentcompass.adapters.environments.docker import DockerEnvironment, DockerParameters
+from agentcompass.adapters.recipes.task_directory import TaskDirectoryRecipe
+from agentcompass.domain.ports import Environment
+from agentcompass.domain.resolving import resolve_spec
+from agentcompass.domain.sandbox import Command, SandboxOwner
+from agentcompass.domain.task import Grade, TaskSelection
+from agentcompass.testing.benchmark import a_context
+from agentcompass.testing.quickstart import QuickstartContract
+from agentcompass.testing.task_folders import ANSWER_TEST, REWARD, TASK_TOML, write_task
+
+pytestmark = pytest.mark.docker
+
+
+class TestQuickstartOnDocker(QuickstartContract):
+    @pytest.fixture
+    def environment(self, debian_image: str) -> Environment:
+        return DockerEnvironment(DockerParameters(pull_policy="never"))
+
+
+async def graded(
+    folder: Path, image: str, agent: str, *, test: str = ANSWER_TEST, toml: str = TASK_TOML, user: str | None = None
+) -> Grade:
+    """The grade of a made-up task in which the agent ran the script `agent`."""
+    write_task(folder / "tasks", "task", test=test, toml=toml.replace("debian:bookworm-slim", image))
+    benchmark = TaskDirectoryBenchmark(TaskDirectoryParameters(path=folder / "tasks"), folder)
+    (task,) = await benchmark.load_tasks(TaskSelection())
+    spec = resolve_spec({}, TaskDirectoryRecipe()(task, "docker"), {"user": user}, 300)
+    owner = SandboxOwner(run_id="task-directory", task_id=folder.name, attempt=1, host="h", process="0-0")
+    context = a_context(task, folder)
+    async with DockerEnvironment(DockerParameters(pull_policy="never")).open(spec, owner) as sandbox:
+        prepared = await benchmark.prepare(task, sandbox, context)
+        worked = await sandbox.exec(Command(script=agent, timeout_s=60))
+        assert worked.ok, worked.stderr
+        submission = await benchmark.collect(prepared, sandbox, None, context)
+        return await benchmark.grade(prepared, submission, sandbox, context)
+
+
+async def test_tests_run_as_the_verifiers_user_in_a_sandbox_of_root(tmp_path: Path, debian_image: str) -> None:
+    toml = TASK_TOML.replace("[verifier]\n", '[verifier]\nuser = "nobody"\n')
+    test = f"#!/bin/bash\nid -un\n[ -w /tests/test.sh ] || echo 1 > {REWARD}\n"
+    grade = await graded(tmp_path, debian_image, "true", test=test, toml=toml)
+
+    assert isinstance(grade.extra["verify_log"], dict)
+    assert grade.correct
+    assert grade.extra["verify_log"]["test_stdout"] == "nobody\n"
+
+
+async def test_a_sandbox_of_another_user_is_graded_all_the_same(tmp_path: Path, debian_image: str) -> None:
+    test = f"#!/bin/bash\nid -un\necho 1 > {REWARD}\n"
+    grade = await graded(tmp_path, debian_image, "echo 1 > /logs/verifier/reward.txt", test=test, user="nobody")
+
+    assert isinstance(grade.extra["verify_log"], dict)
+    assert grade.extra["verify_log"]["test_stdout"] == "nobody\n"
+
+
+@pytest.mark.parametrize(("answer", "score"), [("42", 1), ("41", 0)])
+async def test_an_image_without_bash_runs_the_tests_with_sh(
+    tmp_path: Path, busybox_image: str, answer: str, score: int
+) -> None:
+    grade = await graded(tmp_path, busybox_image, f"echo {answer} > answer.txt")
+
+    assert grade.score == score
+
+
+@pytest.mark.parametrize("place", ["/usr/lib/python3/dist-packages", "$(python3 -m site --user-site)"])
+async def test_start_up_files_of_python_that_the_agent_left_do_not_run(
+    tmp_path: Path, python_image: str, place: str
+) -> None:
+    agent = f"""set -e; place={place}; mkdir -p "$place"
+    for name in sitecustomize usercustomize; do
+      printf 'open("/logs/verifier/reward.txt", "w").write("1"); import os; os._exit(0)\\n' > "$place/$name.py"
+      touch -d 2001-01-01 "$place/$name.py"
+    done"""
+    test = f"#!/bin/bash\necho 0 > {REWARD}\npython3 -c 'print(\"the tests ran\")'\n"
+    grade = await graded(tmp_path, python_image, agent, test=test)
+
+    assert isinstance(grade.extra["verify_log"], dict)
+    assert grade.score == 0
+    assert grade.extra["verify_log"]["test_stdout"] == "the tests ran\n"
+    assert grade.extra["verify_log"]["removed"]
+
+
+async def test_start_up_files_of_the_image_itself_stay(tmp_path: Path, python_image: str) -> None:
+    test = f"#!/bin/bash\npython3 -c 'import sitecustomize; print(sitecustomize.__file__)'\necho 1 > {REWARD}\n"
+    grade = await graded(tmp_path, python_image, "true", test=test)
+
+    assert isinstance(grade.extra["verify_log"], dict)
+    assert "removed" not in grade.extra["verify_log"]
+    assert str(grade.extra["verify_log"]["test_stdout"]).endswith("sitecustomize.py\n")

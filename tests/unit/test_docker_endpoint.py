@@ -1,0 +1,112 @@
+"""The engine is found as the docker command finds it: parameters, variables, contexts, the default socket."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+from agentcompass.adapters.environments.docker_endpoint import Endpoint, resolve_endpoint
+from agentcompass.domain.errors import ConfigError
+
+DEFAULT = "unix:///var/run/docker.sock"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> dict[str, str]:
+    return {"HOME": str(tmp_path)}
+
+
+def _context(home: dict[str, str], name: str, host: str, *, tls: bool = False) -> None:
+    key = hashlib.sha256(name.encode()).hexdigest()
+    contexts = Path(home["HOME"], ".docker", "contexts")
+    meta = contexts / "meta" / key / "meta.json"
+    meta.parent.mkdir(parents=True)
+    endpoint = {"Host": host, "SkipTLSVerify": False}
+    meta.write_text(json.dumps({"Name": name, "Metadata": {}, "Endpoints": {"docker": endpoint}}))
+    if tls:
+        folder = contexts / "tls" / key / "docker"
+        folder.mkdir(parents=True)
+        for file in ("ca.pem", "cert.pem", "key.pem"):
+            (folder / file).write_text("")
+
+
+def _current(home: dict[str, str], name: str) -> None:
+    config = Path(home["HOME"], ".docker", "config.json")
+    config.parent.mkdir(exist_ok=True)
+    config.write_text(json.dumps({"currentContext": name}))
+
+
+def test_without_any_word_it_is_the_default_socket(home: dict[str, str]) -> None:
+    assert resolve_endpoint(None, None, home) == Endpoint(DEFAULT, "the default socket")
+
+
+def test_the_current_context_is_used(home: dict[str, str]) -> None:
+    _context(home, "colima", "unix:///colima.sock")
+    _current(home, "colima")
+    found = resolve_endpoint(None, None, home)
+
+    assert found.url == "unix:///colima.sock"
+    assert "colima" in found.origin
+    assert "config.json" in found.origin
+
+
+def test_the_variable_names_a_context_also_where_there_is_no_configuration_file(home: dict[str, str]) -> None:
+    _context(home, "rootless", "unix:///run/user/1000/docker.sock")
+    found = resolve_endpoint(None, None, {**home, "DOCKER_CONTEXT": "rootless"})
+
+    assert found.url == "unix:///run/user/1000/docker.sock"
+    assert found.socket == Path("/run/user/1000/docker.sock")
+
+
+def test_the_host_variable_wins_over_contexts(home: dict[str, str]) -> None:
+    _context(home, "colima", "unix:///colima.sock")
+    found = resolve_endpoint(None, None, {**home, "DOCKER_HOST": "unix:///mine.sock", "DOCKER_CONTEXT": "colima"})
+
+    assert found == Endpoint("unix:///mine.sock", "DOCKER_HOST")
+
+
+def test_parameters_win_over_variables(home: dict[str, str]) -> None:
+    _context(home, "colima", "unix:///colima.sock")
+    environ = {**home, "DOCKER_HOST": "unix:///mine.sock"}
+
+    assert resolve_endpoint("unix:///given.sock", None, environ).url == "unix:///given.sock"
+    assert resolve_endpoint(None, "colima", environ).url == "unix:///colima.sock"
+
+
+def test_the_context_named_default_is_the_default_socket(home: dict[str, str]) -> None:
+    assert resolve_endpoint(None, "default", home).url == DEFAULT
+
+
+def test_the_configuration_folder_may_be_elsewhere(home: dict[str, str], tmp_path: Path) -> None:
+    _context(home, "there", "unix:///there.sock")
+    _current(home, "there")
+    environ = {"HOME": "/nowhere", "DOCKER_CONFIG": str(tmp_path / ".docker")}
+
+    assert resolve_endpoint(None, None, environ).url == "unix:///there.sock"
+
+
+def test_an_unknown_context_is_refused_with_those_there_are(home: dict[str, str]) -> None:
+    _context(home, "colima", "unix:///colima.sock")
+
+    with pytest.raises(ConfigError, match=r"'colimo' \(DOCKER_CONTEXT\).*known contexts: colima"):
+        resolve_endpoint(None, None, {**home, "DOCKER_CONTEXT": "colimo"})
+
+
+def test_a_broken_configuration_file_is_named(home: dict[str, str]) -> None:
+    _current(home, "x")
+    Path(home["HOME"], ".docker", "config.json").write_text("{")
+
+    with pytest.raises(ConfigError, match=r"config\.json"):
+        resolve_endpoint(None, None, home)
+
+
+def test_a_contexts_certificates_are_used(home: dict[str, str]) -> None:
+    _context(home, "remote", "tcp://engine:2376", tls=True)
+    found = resolve_endpoint(None, "remote", home)
+
+    assert found.tls
+    assert found.socket is None
+
+
+def test_an_ssh_engine_is_passed_on_as_it_is(home: dict[str, str]) -> None:
+    assert resolve_endpoint("ssh://user@engine", None, home).url == "ssh://user@engine"
