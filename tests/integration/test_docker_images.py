@@ -64,6 +64,14 @@ def _built(client: APIClient) -> set[str]:
     return {tag for image in client.images("agentcompass/build") for tag in image["RepoTags"] or []}
 
 
+async def _no_container_runs(client: APIClient, command: str) -> None:
+    for _ in range(60):
+        if not any(command in container["Command"] for container in client.containers()):
+            return
+        await asyncio.sleep(0.5)
+    pytest.fail(f"a container still runs {command!r}")
+
+
 async def _open_and_close(environment: DockerEnvironment, spec: SandboxSpec) -> str | None:
     async with environment.open(spec, an_owner()) as sandbox:
         assert (await sandbox.exec(sh("true"))).ok
@@ -249,13 +257,14 @@ async def test_a_failed_build_fails_for_good_with_the_end_of_its_log(
 
 
 async def test_a_build_over_its_limit_is_stopped_and_names_the_limit(
-    folder: Path, environment: DockerEnvironment
+    folder: Path, environment: DockerEnvironment, docker_client: APIClient
 ) -> None:
-    (folder / "Dockerfile").write_text(f"{(folder / 'Dockerfile').read_text()}RUN sleep 77\n")
+    (folder / "Dockerfile").write_text(f"{(folder / 'Dockerfile').read_text()}RUN sleep 7731\n")
     build = ImageBuild(context=folder, timeout_s=3)
 
     with pytest.raises(SandboxStartFailed, match=r"build\.timeout_s of 3 s"):
         await _open_and_close(environment, SandboxSpec(build=build))
+    await _no_container_runs(docker_client, "sleep 7731")
 
 
 async def test_a_folder_without_a_dockerfile_is_named(environment: DockerEnvironment, tmp_path: Path) -> None:

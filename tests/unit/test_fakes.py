@@ -258,17 +258,17 @@ def test_progress_keeps_the_last_events_by_kind() -> None:
 
 
 async def test_five_thousand_sandboxes_leave_no_memory_behind() -> None:
-    environment = FakeEnvironment()
+    environment, spec = FakeEnvironment(), SandboxSpec()
     gate = asyncio.Semaphore(500)
 
     async def attempt(number: int) -> None:
-        async with gate, environment.open(SandboxSpec(), an_owner(attempt=number)) as sandbox:
+        async with gate, environment.open(spec, an_owner(attempt=number)) as sandbox:
             await sandbox.write_bytes(PurePosixPath("/file"), b"x" * 1000)
             await sandbox.exec(sh("true"))
 
     await asyncio.gather(*map(attempt, range(1, 5001)))
     gc.collect()
-    remembered = sum(isinstance(thing, FakeSandbox) for thing in gc.get_objects())
+    remembered = sum(isinstance(thing, FakeSandbox) and thing.spec is spec for thing in gc.get_objects())
 
     assert (environment.opened, environment.stopped, environment.live) == (5000, 5000, {})
     assert environment.peak_live <= 500

@@ -14,7 +14,7 @@ from docker import APIClient
 from docker.errors import ImageNotFound
 from pydantic import Field
 
-from ...domain.errors import AgentCompassError, SandboxBusy
+from ...domain.errors import AgentCompassError, SandboxBusy, SandboxFailed
 from ...domain.resolving import refuse_unsupported
 from ...domain.sandbox import (
     Capabilities,
@@ -166,9 +166,12 @@ class DockerEnvironment:
         except ImageNotFound as exc:
             self._images.forget(image)
             raise SandboxBusy(f"{doing}: {explanation(exc)}") from exc
+        except TimeoutError as exc:
+            limit_s = self._parameters.start_timeout_s
+            message = f"{doing}: not done within start_timeout_s of {limit_s:g} s"
+            raise SandboxFailed(message, hint="raise start_timeout_s, or lower the concurrency") from exc
         except FAILURES as exc:
-            error = start_error(exc, doing + self._platforms(image))
-            raise error from exc
+            raise start_error(exc, doing + self._platforms(image)) from exc
         return DockerSandbox(self._engine, container, container_id, image, spec)
 
     async def _remove(self, container: DockerContainer) -> None:

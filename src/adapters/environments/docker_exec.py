@@ -84,8 +84,9 @@ class DockerExec:
 
     def _read(self, raw: Any) -> None:
         frames = _Frames({_STDOUT: self._ends[0], _STDERR: self._ends[1]})
+        read_some = raw.read1 if hasattr(raw, "read1") else raw._fp.read1  # urllib3 1.26 has none of its own
         while not self.ended_by_marker:
-            chunk = raw.read1(_CHUNK_BYTES)
+            chunk = read_some(_CHUNK_BYTES)
             if not chunk:
                 break
             frames.feed(chunk)

@@ -164,11 +164,20 @@ class DockerImages:
         if self._policy.remove_pulled:
             await self._remove_idle(keep=_IDLE_IMAGES_KEPT)
         log.info("image.pull_started", image=name)
+        try:
+            await self._pull_patiently(name, platform)
+        except SandboxStartFailed as exc:
+            full = "no space left" in exc.message and self._policy.remove_pulled
+            if not full or not await self._remove_idle(keep=0):
+                raise
+            await self._pull_patiently(name, platform)
+        log.info("image.pulled", image=name)
+
+    async def _pull_patiently(self, name: str, platform: str | None) -> None:
         policy = self._policy
         await retrying("docker.pull", tries=policy.tries, total_s=policy.pull_timeout_s)(
             self._pull_once, name, platform
         )
-        log.info("image.pulled", image=name)
 
     async def _pull_once(self, name: str, platform: str | None) -> None:
         repository, tag = _split(name)
@@ -219,8 +228,9 @@ class DockerImages:
             if flight.done() and not flight.cancelled() and not flight.exception() and flight.result().name == name:
                 del self._flights[key]
 
-    async def _remove_idle(self, keep: int) -> None:
+    async def _remove_idle(self, keep: int) -> int:
         idle = [name for name in self._pulled if not self._users[name]]
+        removed = 0
         for name in idle[: max(0, len(idle) - keep)]:
             try:
                 await self._engine.call(partial(_remove_image, name=name))
@@ -231,6 +241,8 @@ class DockerImages:
                 self._pulled.pop(name, None)
             self._forget(name)
             log.info("image.removed", image=name)
+            removed += 1
+        return removed
 
 
 class _Following:

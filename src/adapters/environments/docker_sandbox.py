@@ -159,8 +159,10 @@ class DockerSandbox:
             except asyncio.CancelledError:
                 await finished_despite_cancel(self._kill_quietly(run, work, folder), _KILL_LIMIT_S)
                 raise
-        if (error := work.exception()) is not None:
-            raise await self._error(error, "exec") from error
+            if (error := work.exception()) is not None:
+                if run.started_at is not None:
+                    await self._kill_quietly(run, work, folder)
+                raise await self._error(error, "exec") from error
         return False
 
     @contextmanager
