@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from inspect import isfunction
 from types import ModuleType
@@ -38,6 +39,7 @@ BUILT_INS: Mapping[Kind, Mapping[str, str]] = {
     Kind.ENVIRONMENTS: {
         "docker": f"{_ADAPTERS}.environments.docker:DockerEnvironment",
         "host_process": f"{_ADAPTERS}.environments.host_process:HostProcessEnvironment",
+        "modal": f"{_ADAPTERS}.environments.modal:ModalEnvironment",
     },
     Kind.HARNESSES: {
         "mini_swe_agent": f"{_ADAPTERS}.harnesses.mini_swe_agent:MiniSweAgentHarness",
@@ -85,13 +87,18 @@ class Entry:
     """`built-in`, `entry point of PACKAGE`, or `import path`."""
 
 
+@cache
+def _installed() -> Any:
+    return entry_points()  # once, since it reads a file of every installed package; of another type before Python 3.12
+
+
 class Catalog:
     """Looks adapters up by name: built-in, registered by an installed package, or `module:Class`."""
 
     def __init__(
         self,
         built_ins: Mapping[Kind, Mapping[str, str]] = BUILT_INS,
-        registered: Callable[[str], Iterable[EntryPoint]] = lambda group: entry_points(group=group),
+        registered: Callable[[str], Iterable[EntryPoint]] = lambda group: _installed().select(group=group),
     ) -> None:
         self._built_ins = built_ins
         self._registered = registered
