@@ -44,7 +44,7 @@ async def through_the_sdk(count: int) -> None:
 
 async def through_the_adapter(count: int) -> None:
     """The same, as a run does it."""
-    from agentcompass.adapters.environments.modal import ModalEnvironment, ModalParameters
+    from agentcompass.adapters.environments.modal.environment import ModalEnvironment, ModalParameters
     from agentcompass.domain.sandbox import Command, SandboxSpec
     from agentcompass.testing.environment import an_owner
 

@@ -37,12 +37,12 @@ class Kind(StrEnum):
 
 BUILT_INS: Mapping[Kind, Mapping[str, str]] = {
     Kind.ENVIRONMENTS: {
-        "docker": f"{_ADAPTERS}.environments.docker:DockerEnvironment",
-        "host_process": f"{_ADAPTERS}.environments.host_process:HostProcessEnvironment",
-        "modal": f"{_ADAPTERS}.environments.modal:ModalEnvironment",
+        "docker": f"{_ADAPTERS}.environments.docker.environment:DockerEnvironment",
+        "host_process": f"{_ADAPTERS}.environments.host_process.environment:HostProcessEnvironment",
+        "modal": f"{_ADAPTERS}.environments.modal.environment:ModalEnvironment",
     },
     Kind.HARNESSES: {
-        "mini_swe_agent": f"{_ADAPTERS}.harnesses.mini_swe_agent:MiniSweAgentHarness",
+        "mini_swe_agent": f"{_ADAPTERS}.harnesses.mini_swe_agent.harness:MiniSweAgentHarness",
         "oracle": f"{_ADAPTERS}.harnesses.oracle:OracleHarness",
         "nop": f"{_ADAPTERS}.harnesses.nop:NopHarness",
         "command": f"{_ADAPTERS}.harnesses.command:CommandHarness",

@@ -11,7 +11,7 @@ from pydantic import BaseModel, SecretStr, ValidationError
 from ..adapters.results.file_store import FileResultStore
 from ..domain.errors import ConfigError
 from ..domain.ports import Benchmark, Environment, Harness, Model, Progress, Recipe, ResultStore
-from ..domain.redaction import Redactor
+from ..domain.redaction import Redactor, url_secrets
 from ..domain.run import RunRequest
 from ..domain.value import Parameters
 from .catalog import Catalog, Kind, parameters_of
@@ -85,8 +85,9 @@ def choose(request: RunRequest, catalog: Catalog) -> Chosen:
 
 
 def redactor_for(request: RunRequest, chosen: Chosen) -> Redactor:
-    """Knows every secret of the request."""
-    return Redactor({*secrets_of(request), *(text for each in chosen.parameters.values() for text in secrets_of(each))})
+    """Knows every secret of the request, its address's own included."""
+    of_adapters = (text for each in chosen.parameters.values() for text in secrets_of(each))
+    return Redactor({*secrets_of(request), *url_secrets(request.model.base_url or ""), *of_adapters})
 
 
 def _environment(chosen: Chosen) -> Environment:

@@ -1,6 +1,5 @@
 """What `config show` and `config check` say."""
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -10,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel, SecretStr
 
 from ..domain.errors import ConfigError
+from ..domain.redaction import MASK, Redactor, url_secrets
 from .catalog import Catalog, Kind, SdkMissing, parameters_of
 from .problems import refuse
 from .provenance import KeyPath, Layer, LayerKind, Origin, dotted, origin_of
@@ -18,9 +18,6 @@ from .settings_check import Section, part_of, read_section
 from .settings_sections import ModelSettings, RunSettings
 from .settings_structure import outline_problems
 from .settings_variables import NAMED_SECTIONS, VariableText
-
-MASK = "********"
-_USERINFO = re.compile(r"://[^/@\s]+@")
 
 
 @dataclass(frozen=True)
@@ -178,4 +175,4 @@ def _masked(value: Any) -> Any:
         return [_masked(item) for item in value]
     if isinstance(value, dict):
         return {key: _masked(item) for key, item in value.items()}
-    return _USERINFO.sub(f"://{MASK}@", value) if isinstance(value, str) else value
+    return Redactor(url_secrets(value)).text(value) if isinstance(value, str) else value

@@ -64,7 +64,12 @@ class Usage(Value):
     cost_usd: float | None = None
 
     def plus(self, other: "Usage") -> "Usage":
-        """The sum, field by field; unknown plus anything is unknown for cost, and the known part for tokens."""
+        """The sum, field by field; unknown plus anything is unknown for cost, and the known part for tokens.
+
+        The sum of no calls adds nothing: added to what is unknown, it leaves it unknown.
+        """
+        if NO_USAGE in (self, other):
+            return other if self == NO_USAGE else self
         tokens = {name: _add_known(getattr(self, name), getattr(other, name)) for name in _TOKEN_FIELDS}
         unknown = self.cost_usd is None or other.cost_usd is None
         return Usage(**tokens, cost_usd=None if unknown else (self.cost_usd or 0) + (other.cost_usd or 0))

@@ -5,7 +5,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from typing import AnyStr
-from urllib.parse import quote, quote_plus
+from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
 
 from pydantic import JsonValue
 
@@ -18,6 +18,21 @@ _MIN_FRAGMENT = 8
 """Characters of base64 that do not turn up by chance."""
 _USERINFO = re.compile(r"(?<=://)[^\s/?#\"'<>\\]+@")
 _USERINFO_BYTES = re.compile(rb"(?<=://)[^\s/?#\"'<>\\]+@")
+_SECRET_PARAMETER = re.compile(r"key|token|secret|passw|auth|signature|^sig$|^code$", re.IGNORECASE)
+
+
+def url_secrets(url: str) -> Iterator[str]:
+    """What a URL carries that is secret: its password, and the values in its query whose names tell so."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return
+    if parts.password:
+        yield parts.password
+        yield unquote(parts.password)
+    for name, value in parse_qsl(parts.query):
+        if _SECRET_PARAMETER.search(name):
+            yield value
 
 
 class Redactor:

@@ -1,6 +1,10 @@
 """The frozen base of every value that crosses a port."""
 
-from pydantic import BaseModel, ConfigDict
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler
+
+from .docstrings import field_docstrings
 
 
 class Value(BaseModel):
@@ -17,4 +21,12 @@ class Parameters(Value):
     description in `list --json` and `config schema`.
     """
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """With descriptions. pydantic's own `use_attribute_docstrings` would look for them at every start."""
+        schema = handler(core_schema)
+        properties = handler.resolve_ref_schema(schema).get("properties", {})
+        for name, text in field_docstrings(cls).items():
+            if name in properties:
+                properties[name].setdefault("description", text)
+        return schema

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import images
 import pytest
-from agentcompass.adapters.environments.docker_endpoint import resolve_endpoint
-from agentcompass.adapters.environments.docker_engine import connect
+from agentcompass.adapters.environments.docker.endpoint import resolve_endpoint
+from agentcompass.adapters.environments.docker.engine import connect
 from agentcompass.domain.errors import SandboxStartFailed
 from docker import APIClient
 

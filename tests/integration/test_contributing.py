@@ -6,7 +6,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from agentcompass.adapters.environments.docker_endpoint import resolve_endpoint
+from agentcompass.adapters.environments.docker.endpoint import resolve_endpoint
 from agentcompass.app.catalog import Kind, required
 from agentcompass.domain.ports import Environment
 from agentcompass.domain.sandbox import Command, SandboxSpec

@@ -1,7 +1,7 @@
 """Docker keeps every promise of the port, in an image with nothing but a shell and in Debian's."""
 
 import pytest
-from agentcompass.adapters.environments.docker import DockerEnvironment, DockerParameters
+from agentcompass.adapters.environments.docker.environment import DockerEnvironment, DockerParameters
 from agentcompass.domain.ports import Environment, Sandbox
 from agentcompass.domain.sandbox import SandboxOwner, SandboxSpec
 from agentcompass.testing.environment import EnvironmentContract

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from agentcompass.adapters.environments.docker import DockerEnvironment, DockerParameters
+from agentcompass.adapters.environments.docker.environment import DockerEnvironment, DockerParameters
 from agentcompass.domain.errors import SandboxBusy, SandboxStartFailed
 from agentcompass.domain.sandbox import ImageBuild, SandboxSpec
 from agentcompass.testing.environment import an_owner, sh

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from agentcompass.adapters.environments.docker import DockerEnvironment, DockerParameters
-from agentcompass.adapters.environments.docker_container import DockerContainer, owner_labels
-from agentcompass.adapters.environments.docker_images import DockerImage
+from agentcompass.adapters.environments.docker.container import DockerContainer, owner_labels
+from agentcompass.adapters.environments.docker.environment import DockerEnvironment, DockerParameters
+from agentcompass.adapters.environments.docker.images import DockerImage
 from agentcompass.adapters.support.liveness import this_host
 from agentcompass.domain.errors import SandboxStartFailed
 from agentcompass.domain.naming import sandbox_name

@@ -12,7 +12,7 @@ import images
 import pytest
 import pytest_asyncio
 import requests
-from agentcompass.adapters.environments.docker import DockerEnvironment, DockerParameters
+from agentcompass.adapters.environments.docker.environment import DockerEnvironment, DockerParameters
 from agentcompass.domain.errors import ConfigError, SandboxFailed, SandboxLost, SandboxStartFailed
 from agentcompass.domain.ports import Sandbox
 from agentcompass.domain.sandbox import Command, Network, SandboxSpec

@@ -1,8 +1,8 @@
 """Modal keeps every promise of the port, with the real SDK, on both of its sandbox backends."""
 
 import pytest
-from agentcompass.adapters.environments.modal import ModalEnvironment
-from agentcompass.adapters.environments.modal_parameters import ModalParameters
+from agentcompass.adapters.environments.modal.environment import ModalEnvironment
+from agentcompass.adapters.environments.modal.parameters import ModalParameters
 from agentcompass.domain.ports import Environment, Sandbox
 from agentcompass.domain.sandbox import SandboxOwner, SandboxSpec
 from agentcompass.testing.environment import EnvironmentContract

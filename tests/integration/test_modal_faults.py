@@ -8,8 +8,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
-from agentcompass.adapters.environments.modal import ModalEnvironment
-from agentcompass.adapters.environments.modal_parameters import ModalParameters
+from agentcompass.adapters.environments.modal.environment import ModalEnvironment
+from agentcompass.adapters.environments.modal.parameters import ModalParameters
 from agentcompass.adapters.support.tarballs import pack_bytes
 from agentcompass.domain.errors import (
     AgentCompassError,

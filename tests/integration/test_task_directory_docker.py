@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from agentcompass.adapters.benchmarks.task_directory import TaskDirectoryBenchmark, TaskDirectoryParameters
-from agentcompass.adapters.environments.docker import DockerEnvironment, DockerParameters
+from agentcompass.adapters.environments.docker.environment import DockerEnvironment, DockerParameters
 from agentcompass.adapters.recipes.task_directory import TaskDirectoryRecipe
 from agentcompass.domain.ports import Environment
 from agentcompass.domain.resolving import resolve_spec

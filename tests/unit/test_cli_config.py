@@ -39,7 +39,7 @@ def test_show_as_json_masks_the_key(capsys: pytest.CaptureFixture[str], monkeypa
     out = capsys.readouterr().out
     assert "sk-hush" not in out
     assert json.loads(out)["model.api_key"] == {
-        "value": "********",
+        "value": "***",
         "layer": "variable",
         "where": "AGENTCOMPASS_MODEL__API_KEY",
     }

@@ -4,7 +4,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
-from agentcompass.adapters.environments.host_process import HostProcessEnvironment, HostProcessParameters
+from agentcompass.adapters.environments.host_process.environment import HostProcessEnvironment, HostProcessParameters
 from agentcompass.adapters.harnesses.command import CommandHarness, CommandParameters
 from agentcompass.domain.attempt import ExitReason, HarnessResult
 from agentcompass.domain.errors import ConfigError, HarnessFailed

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from agentcompass.adapters.environments.docker_endpoint import Endpoint, resolve_endpoint
+from agentcompass.adapters.environments.docker.endpoint import Endpoint, resolve_endpoint
 from agentcompass.domain.errors import ConfigError
 
 DEFAULT = "unix:///var/run/docker.sock"

@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
 import pytest
-from agentcompass.adapters.environments.host.processes import Mark, kill_marked, marked
-from agentcompass.adapters.environments.host.sandbox import HostSandbox
-from agentcompass.adapters.environments.host_process import HostProcessEnvironment, HostProcessParameters
+from agentcompass.adapters.environments.host_process.environment import HostProcessEnvironment, HostProcessParameters
+from agentcompass.adapters.environments.host_process.processes import Mark, kill_marked, marked
+from agentcompass.adapters.environments.host_process.sandbox import HostSandbox
 from agentcompass.adapters.support.liveness import this_host
 from agentcompass.domain.errors import ConfigError, SandboxFailed, SandboxLost, SandboxStartFailed
 from agentcompass.domain.ports import Environment, Sandbox
@@ -233,11 +233,12 @@ async def test_a_sweep_cleans_up_after_a_runner_that_was_killed(
     runner = textwrap.dedent(f"""
         import asyncio
         from pathlib import Path
-        from agentcompass.adapters.environments.host_process import HostProcessEnvironment, HostProcessParameters
+        from agentcompass.adapters.environments.host_process import environment as host_process
         from agentcompass.domain.sandbox import Command, SandboxSpec
         from agentcompass.testing.environment import an_owner
         async def main():
-            environment = HostProcessEnvironment(HostProcessParameters(root_folder=Path({str(base)!r})))
+            parameters = host_process.HostProcessParameters(root_folder=Path({str(base)!r}))
+            environment = host_process.HostProcessEnvironment(parameters)
             async with environment.open(SandboxSpec(), an_owner(run_id="killed")) as sandbox:
                 await sandbox.exec(Command(script="setsid sleep 300 & echo $! > pid; sleep 300", timeout_s=300))
         asyncio.run(main())

@@ -11,10 +11,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
-from agentcompass.adapters.environments.host_process import HostProcessEnvironment, HostProcessParameters
-from agentcompass.adapters.harnesses.mini_swe_agent import CONFIG_KEY, TRAJECTORY, MiniSweAgentHarness
-from agentcompass.adapters.harnesses.mini_swe_agent_config import MiniSweAgentParameters
-from agentcompass.adapters.harnesses.mini_swe_agent_submission import MARKER
+from agentcompass.adapters.environments.host_process.environment import HostProcessEnvironment, HostProcessParameters
+from agentcompass.adapters.harnesses.mini_swe_agent.config import MiniSweAgentParameters
+from agentcompass.adapters.harnesses.mini_swe_agent.harness import CONFIG_KEY, TRAJECTORY, MiniSweAgentHarness
+from agentcompass.adapters.harnesses.mini_swe_agent.submission import MARKER
 from agentcompass.domain.attempt import ExitReason, HarnessResult
 from agentcompass.domain.errors import ConfigError, ContextExceeded, HarnessFailed, ModelBusy, SandboxLost
 from agentcompass.domain.model import ModelEndpoint, ModelRequest, ModelResponse, Price, ToolCall, Usage
@@ -717,7 +717,7 @@ async def test_without_a_sandbox_or_a_model_it_does_not_start(tmp_path: Path) ->
 def test_using_the_package_changes_nothing_outside(tmp_path: Path) -> None:
     program = (
         "import os, sys, logging\n"
-        "from agentcompass.adapters.harnesses.mini_swe_agent_package import load_package\n"
+        "from agentcompass.adapters.harnesses.mini_swe_agent.package import load_package\n"
         "assert 'minisweagent' not in sys.modules\n"
         "before = dict(os.environ)\n"
         "load_package()\n"

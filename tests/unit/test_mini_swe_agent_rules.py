@@ -4,9 +4,9 @@ import importlib
 from typing import Any
 
 import pytest
-from agentcompass.adapters.harnesses.mini_swe_agent_config import MiniSweAgentParameters, resolve_settings
-from agentcompass.adapters.harnesses.mini_swe_agent_package import load_package
-from agentcompass.adapters.harnesses.mini_swe_agent_submission import MARKER, NOISE_LINES, handed_in
+from agentcompass.adapters.harnesses.mini_swe_agent.config import MiniSweAgentParameters, resolve_settings
+from agentcompass.adapters.harnesses.mini_swe_agent.package import load_package
+from agentcompass.adapters.harnesses.mini_swe_agent.submission import MARKER, NOISE_LINES, handed_in
 from hypothesis import given
 from hypothesis import strategies as st
 

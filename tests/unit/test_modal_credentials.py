@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from agentcompass.adapters.environments.modal import ModalEnvironment
-from agentcompass.adapters.environments.modal_credentials import Credentials, resolve_credentials
-from agentcompass.adapters.environments.modal_parameters import ModalParameters
+from agentcompass.adapters.environments.modal.credentials import Credentials, resolve_credentials
+from agentcompass.adapters.environments.modal.environment import ModalEnvironment
+from agentcompass.adapters.environments.modal.parameters import ModalParameters
 from agentcompass.domain.errors import ConfigError
 
 GOOD = '[default]\ntoken_id = "ak-file"\ntoken_secret = "as-file"\n'

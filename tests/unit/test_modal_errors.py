@@ -2,7 +2,7 @@
 
 import modal
 import pytest
-from agentcompass.adapters.environments.modal_errors import FAILURES, start_error, use_error
+from agentcompass.adapters.environments.modal.errors import FAILURES, start_error, use_error
 from agentcompass.domain.errors import AgentCompassError, ConfigError, SandboxBusy, SandboxFailed, SandboxStartFailed
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError, StreamTerminatedError

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from agentcompass.adapters.environments.modal_pacing import Pacing
+from agentcompass.adapters.environments.modal.pacing import Pacing
 
 
 class Clock:

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agentcompass.adapters.environments.modal import ModalEnvironment, refuse_impossible
-from agentcompass.adapters.environments.modal_parameters import ModalParameters, registry_variables
+from agentcompass.adapters.environments.modal.environment import ModalEnvironment, refuse_impossible
+from agentcompass.adapters.environments.modal.parameters import ModalParameters, registry_variables
 from agentcompass.app.container import parameters_for
 from agentcompass.domain.errors import ConfigError
 from agentcompass.domain.sandbox import ImageBuild, SandboxSpec

@@ -3,7 +3,7 @@
 import re
 from datetime import UTC, datetime
 
-from agentcompass.adapters.environments.modal_tags import MARK, owner_tags, read_tags, run_tag
+from agentcompass.adapters.environments.modal.tags import MARK, owner_tags, read_tags, run_tag
 from agentcompass.domain.sandbox import SandboxOwner
 from hypothesis import given
 from hypothesis import strategies as st

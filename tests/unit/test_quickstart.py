@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from agentcompass.adapters.benchmarks.quickstart import HERE as QUICKSTART
 from agentcompass.adapters.benchmarks.quickstart import RECORDED, QuickstartBenchmark, QuickstartParameters
-from agentcompass.adapters.environments.host_process import HostProcessEnvironment, HostProcessParameters
+from agentcompass.adapters.environments.host_process.environment import HostProcessEnvironment, HostProcessParameters
 from agentcompass.domain.ports import Environment
 from agentcompass.domain.task import TaskSelection
 from agentcompass.testing.quickstart import QuickstartContract

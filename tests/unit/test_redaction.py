@@ -5,7 +5,7 @@ import json
 from urllib.parse import quote, quote_plus
 
 import pytest
-from agentcompass.domain.redaction import MASK, Redactor
+from agentcompass.domain.redaction import MASK, Redactor, url_secrets
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -133,3 +133,17 @@ def test_keys_that_become_equal_are_all_kept() -> None:
     redacted = Redactor(["first-secret", "other-secret"]).value({"first-secret": 1, "other-secret": 2})
 
     assert redacted == {"***": 1, "***#2": 2}
+
+
+@pytest.mark.parametrize(
+    ("url", "found"),
+    [
+        ("https://user:pass%2Fword@host/v1", ["pass%2Fword", "pass/word"]),
+        ("https://host/v1?api-version=2024-06-01&api-key=abc%2Bdef&sig=s1", ["abc+def", "s1"]),
+        ("https://host/v1?page=3", []),
+        ("http://[broken", []),
+        ("", []),
+    ],
+)
+def test_the_secrets_of_an_address_are_its_password_and_what_its_query_calls_so(url: str, found: list[str]) -> None:
+    assert list(url_secrets(url)) == found

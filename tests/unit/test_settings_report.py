@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 from agentcompass.app.catalog import BUILT_INS as REAL
 from agentcompass.app.catalog import Catalog, Kind
-from agentcompass.app.settings_report import MASK, Line, check, shown
+from agentcompass.app.settings_report import Line, check, shown
 from agentcompass.app.settings_schema import schema
 from agentcompass.domain.errors import ConfigError
+from agentcompass.domain.redaction import MASK
 from settings_fakes import BUILT_INS, fake_catalog, real_and_fake
 
 KEY = "sk-hush"
@@ -58,6 +59,14 @@ def test_secrets_are_masked_wherever_they_are_set(tmp_path: Path, catalog: Catal
     assert values["environments.no_sdk.whatever"] == MASK
     assert values["environments.no_sdk.token"] == MASK
     assert values["model.base_url"] == f"https://{MASK}@host/v1"
+
+
+def test_keys_in_the_query_of_an_address_are_masked(tmp_path: Path, catalog: Catalog) -> None:
+    config = private(tmp_path, f"model: {{base_url: 'https://host/v1?api-key={KEY}&api-version=2024-06-01'}}\n")
+
+    values = {line.key: line.value for line in shown(config, {}, catalog)}
+
+    assert values["model.base_url"] == f"https://host/v1?api-key={MASK}&api-version=2024-06-01"
 
 
 def test_showing_wrong_settings_is_refused(tmp_path: Path, catalog: Catalog) -> None:

@@ -5,12 +5,13 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import pytest
-from agentcompass.adapters.benchmarks import artifacts, verifier
+from agentcompass.adapters.benchmarks import artifacts, task_directory, verifier
 from agentcompass.adapters.benchmarks.task_directory import TaskDirectoryBenchmark, TaskDirectoryParameters
 from agentcompass.adapters.benchmarks.verifier import VerifierTimedOut
-from agentcompass.adapters.environments.host_process import HostProcessEnvironment, HostProcessParameters
+from agentcompass.adapters.environments.host_process.environment import HostProcessEnvironment, HostProcessParameters
 from agentcompass.adapters.recipes.task_directory import TaskDirectoryRecipe
 from agentcompass.domain.attempt import ExitReason, HarnessResult
 from agentcompass.domain.errors import ConfigError, SandboxFailed, SandboxLost, VerifierFailed
@@ -19,9 +20,11 @@ from agentcompass.domain.resolving import resolve_spec
 from agentcompass.domain.sandbox import Command, ExecResult, SandboxOwner
 from agentcompass.domain.task import Grade, PreparedTask, Task, TaskSelection
 from agentcompass.testing.benchmark import a_context, apply_solution
-from agentcompass.testing.task_folders import REWARD, TASK_TOML, write_task
+from agentcompass.testing.task_folders import ANSWER_TEST, REWARD, TASK_TOML, write_task
 
 LOGS = '"${AGENTCOMPASS_ROOT:-}/logs/verifier"'
+AGENT = '"${AGENTCOMPASS_ROOT:-}/logs/agent"'
+FINISHED = HarnessResult(exit_reason=ExitReason.FINISHED)
 
 
 class CountingSandbox:
@@ -76,16 +79,14 @@ class Life:
         """Work as the agent does."""
         return (await self.sandbox.inner.exec(Command(script=script, timeout_s=30))).stdout
 
-    async def collect(self) -> dict[str, object]:
-        result = HarnessResult(exit_reason=ExitReason.FINISHED)
+    async def collect(self, result: HarnessResult | None = FINISHED) -> dict[str, object]:
         submission = await self.benchmark.collect(self.prepared, self.sandbox, result, self.context)
 
         assert submission.content is None
         return dict(submission.extra)
 
     async def grade(self) -> Grade:
-        self.sandbox.calls.clear()
-        submission = await self.benchmark.collect(self.prepared, self.sandbox, None, self.context)
+        submission = await self.benchmark.collect(self.prepared, self.sandbox, FINISHED, self.context)
         self.sandbox.calls.clear()
         return await self.benchmark.grade(self.prepared, submission, self.sandbox, self.context)
 
@@ -108,6 +109,10 @@ async def life(tmp_path: Path, **parameters: object) -> AsyncIterator[Life]:
 
 def without_users(task: Task) -> Task:
     return task.model_copy(update={"metadata": {**task.metadata, "users": []}})
+
+
+async def lost(*_: object) -> Any:
+    raise SandboxLost("gone")
 
 
 async def no_sleep(seconds: float) -> None:
@@ -144,33 +149,90 @@ async def test_without_a_workdir_the_image_is_asked_for_it(tmp_path: Path) -> No
     assert it.sandbox.calls == ["exec", "upload"]
 
 
-async def test_grading_takes_three_calls(tmp_path: Path) -> None:
-    make(tmp_path)
+async def test_grading_takes_two_calls_where_the_tests_leave_their_verdict_alone(tmp_path: Path) -> None:
+    make(tmp_path, test=f"#!/bin/bash\necho hi\necho '{{}}' > {LOGS}/ctrf.json\necho 0 > {REWARD}\n")
     async with life(tmp_path) as it:
         await it.grade()
 
+    assert it.sandbox.calls == ["upload", "exec"]
+    assert sorted(os.listdir(it.logs / "verifier")) == ["ctrf.json", "reward.txt", "test-stdout.txt"]
+
+
+async def test_more_that_the_tests_leave_takes_one_call_more(tmp_path: Path) -> None:
+    make(tmp_path, test=f"#!/bin/bash\nmkdir {LOGS}/sub\necho deep > {LOGS}/sub/file\necho 1 > {REWARD}\n")
+    async with life(tmp_path) as it:
+        grade = await it.grade()
+
+    assert grade.correct
     assert it.sandbox.calls == ["upload", "exec", "download /logs/verifier"]
+    assert (it.logs / "verifier" / "sub" / "file").read_text() == "deep\n"
 
 
-async def test_collecting_takes_one_call_when_nothing_was_left(tmp_path: Path) -> None:
+async def test_collecting_takes_no_call_where_the_agent_ended_by_itself(tmp_path: Path) -> None:
     make(tmp_path)
     async with life(tmp_path) as it:
         kept = await it.collect()
 
-    assert it.sandbox.calls == ["exec"]
+    assert it.sandbox.calls == []
     assert kept == {}
 
 
-async def test_the_oracle_passes_and_its_output_is_kept(tmp_path: Path) -> None:
-    make(tmp_path, solve="echo working\necho 42 > answer.txt\n")
+async def test_the_agents_logs_are_kept_by_the_grade(tmp_path: Path) -> None:
+    make(tmp_path)
     async with life(tmp_path) as it:
-        assert it.prepared.solution is not None
-        await apply_solution(it.prepared, it.sandbox)
+        await it.run(f"echo trace > {AGENT}/log")
+        grade = await it.grade()
+
+    assert it.sandbox.calls == ["upload", "exec", "download /logs/agent"]
+    assert (it.logs / "agent" / "log").read_text() == "trace\n"
+    assert set(grade.extra) == {"verify_log"}
+
+
+async def test_the_logs_of_an_agent_that_was_cut_are_collected_once_at_once(tmp_path: Path) -> None:
+    make(tmp_path)
+    async with life(tmp_path) as it:
+        await it.run(f"echo trace > {AGENT}/log")
+        await it.collect(None)
+        collected = list(it.sandbox.calls)
+        await it.grade()
+
+    assert collected == ["exec", "download /logs/agent"]
+    assert it.sandbox.calls == ["upload", "exec"]
+    assert (it.logs / "agent" / "log").read_text() == "trace\n"
+
+
+@pytest.mark.parametrize("test", ["exit 3", "kill -9 $PPID", "sleep 60"])
+async def test_the_agents_logs_are_kept_although_there_is_no_verdict(tmp_path: Path, test: str) -> None:
+    make(tmp_path, test=f"#!/bin/bash\n{test}\n")
+    async with life(tmp_path, verifier_timeout_s=2) as it:
+        await it.run(f"echo trace > {AGENT}/log")
+        with pytest.raises(VerifierFailed):
+            await it.grade()
+
+    assert (it.logs / "agent" / "log").read_text() == "trace\n"
+
+
+async def test_the_oracle_passes_and_its_output_is_printed(tmp_path: Path) -> None:
+    make(tmp_path, solve="echo working\necho oops >&2\necho 42 > answer.txt\nexit 3\n")
+    async with life(tmp_path) as it:
+        done = await apply_solution(it.prepared, it.sandbox)
         await it.collect()
         grade = await it.grade()
 
+    assert (done.exit_code, done.stdout) == (3, "working\noops\n")
     assert (grade.score, grade.correct) == (1, True)
-    assert (it.logs / "agent" / "oracle.txt").read_text() == "working\n"
+    assert it.sandbox.calls == ["upload", "exec"]
+
+
+async def test_a_service_that_the_solution_leaves_can_go_on_printing(tmp_path: Path) -> None:
+    solve = "#!/bin/bash\n(sleep 1; echo still here; echo 42 > answer.txt) &\n"
+    test = "#!/bin/bash\nsleep 3\n" + ANSWER_TEST.partition("\n")[2]
+    make(tmp_path, solve=solve, test=test)
+    async with life(tmp_path) as it:
+        await apply_solution(it.prepared, it.sandbox)
+        grade = await it.grade()
+
+    assert grade.correct
 
 
 async def test_the_solution_gets_its_own_variables(tmp_path: Path) -> None:
@@ -338,10 +400,6 @@ async def test_tests_that_take_too_long_are_an_error_that_names_the_limit(tmp_pa
 async def test_a_sandbox_that_dies_is_passed_on_as_it_is(tmp_path: Path) -> None:
     make(tmp_path)
     async with life(tmp_path) as it:
-
-        async def lost(command: Command) -> ExecResult:
-            raise SandboxLost("gone")
-
         it.sandbox.inner.exec = lost  # type: ignore[method-assign]  # the sandbox dies here
         with pytest.raises(SandboxLost):
             await it.grade()
@@ -377,14 +435,69 @@ async def test_a_reward_file_that_is_huge_itself_is_no_verdict(tmp_path: Path) -
             await it.grade()
 
 
+async def test_a_reward_file_that_is_larger_than_any_reward_is_no_verdict(tmp_path: Path) -> None:
+    make(tmp_path, test=f"#!/bin/bash\n(echo 1; head -c 2000000 /dev/zero | tr '\\0' ' ') > {REWARD}\n")
+    async with life(tmp_path) as it:
+        with pytest.raises(VerifierFailed, match=r"reward\.txt has more than 1048576 bytes"):
+            await it.grade()
+
+
+async def test_output_that_is_not_utf_8_is_kept_byte_for_byte(tmp_path: Path) -> None:
+    make(tmp_path, test=f"#!/bin/bash\nprintf 'a\\360\\237\\230b'\necho 1 > {REWARD}\n")
+    async with life(tmp_path) as it:
+        grade = await it.grade()
+
+    assert grade.correct
+    assert it.sandbox.calls == ["upload", "exec", "download /logs/verifier"]
+    assert (it.logs / "verifier" / "test-stdout.txt").read_bytes() == b"a\360\237\230b"
+
+
+async def test_long_output_is_fetched_and_kept_whole(tmp_path: Path) -> None:
+    make(tmp_path, test=f"#!/bin/bash\nseq 100000\necho 1 > {REWARD}\n")
+    async with life(tmp_path) as it:
+        grade = await it.grade()
+
+    assert grade.correct
+    assert it.sandbox.calls == ["upload", "exec", "download /logs/verifier"]
+    assert (it.logs / "verifier" / "test-stdout.txt").read_text().splitlines()[-1] == "100000"
+
+
+async def test_a_reward_that_changes_after_the_tests_have_ended_does_not_count(tmp_path: Path) -> None:
+    make(tmp_path, test=f"#!/bin/bash\necho x > {LOGS}/other\necho 0 > {REWARD}\n")
+    async with life(tmp_path) as it:
+        download = it.sandbox.inner.download
+
+        async def forged_first(source: PurePosixPath, target: Path) -> None:
+            await it.run(f"echo 1 > {REWARD}")
+            await download(source, target)
+
+        it.sandbox.inner.download = forged_first  # type: ignore[method-assign]  # a process of the agent's does that
+        grade = await it.grade()
+
+    assert grade.score == 0
+
+
+@pytest.mark.parametrize("name", ["reward.json", "reward.txt", "ctrf.json", "test-stdout.txt"])
+@pytest.mark.parametrize(
+    "plant", ["mkfifo {}", "ln -s /dev/zero {}", "ln -s /etc/hostname {}", "mkdir -p {}/x", "ln -s . {}"]
+)
+async def test_what_is_no_file_is_neither_read_nor_waited_for(tmp_path: Path, name: str, plant: str) -> None:
+    make(tmp_path, test=f"#!/bin/bash\ncd {LOGS}\nrm -f {name}\n{plant.format(name)}\n")
+    async with life(tmp_path) as it:
+        with pytest.raises(VerifierFailed, match=r"no reward\.txt or reward\.json"):
+            await it.grade()
+
+    assert not (it.logs / "verifier" / name).is_file()
+
+
 async def test_a_user_of_the_verifier_runs_the_tests_and_root_puts_them_in(tmp_path: Path) -> None:
     make(tmp_path, toml=TASK_TOML.replace("[verifier]\n", '[verifier]\nuser = "nobody"\n'))
     async with life(tmp_path) as it:
         await it.grade()
 
-    setup, tests = it.sandbox.commands[-2:]
-    assert it.sandbox.calls == ["upload", "exec", "exec", "download /logs/verifier"]
-    assert (setup.user, tests.user) == ("root", "nobody")
+    setup, tests, report = it.sandbox.commands[-3:]
+    assert it.sandbox.calls == ["upload", "exec", "exec", "exec"]
+    assert (setup.user, tests.user, report.user) == ("root", "nobody", "root")
     assert 'test.sh") >' not in (setup.script or "")
     assert "rm -rf" not in (tests.script or "")
 
@@ -403,7 +516,7 @@ async def test_an_image_whose_user_is_not_root_gets_root_for_putting_the_tests_i
         grade = await it.benchmark.grade(it.prepared, submission, it.sandbox, it.context)
 
     assert grade.score == 0
-    assert [command.user for command in it.sandbox.commands[-3:]] == [None, "root", None]
+    assert [command.user for command in it.sandbox.commands[-4:]] == [None, "root", None, "root"]
 
 
 async def test_start_up_files_that_were_removed_are_told(tmp_path: Path) -> None:
@@ -414,7 +527,7 @@ async def test_start_up_files_that_were_removed_are_told(tmp_path: Path) -> None
 
         async def with_removed(command: Command) -> ExecResult:
             result = await inner(command)
-            found = "removed=/usr/lib/python3/sitecustomize.py\n" if command.user == "root" else ""
+            found = "removed=/usr/lib/python3/sitecustomize.py\n" if "rm -rf" in (command.script or "") else ""
             return result.model_copy(update={"stdout": found + result.stdout})
 
         it.sandbox.exec = with_removed  # type: ignore[method-assign]  # as a container would answer
@@ -445,10 +558,42 @@ async def test_an_artifact_that_is_too_much_stays_and_is_told(tmp_path: Path, mo
     make(tmp_path)
     async with life(tmp_path) as it:
         await it.run('head -c 3000000 /dev/zero > "$AGENTCOMPASS_ROOT/logs/artifacts/big"')
-        extra = await it.collect()
+        extra = await it.collect(None)
 
     assert extra == {"artifacts": {"/logs/artifacts": "more than 1 MiB or 20000 files"}}
     assert not (it.logs / "artifacts").exists()
+
+
+async def test_an_artifact_that_is_too_much_is_told_by_the_grade(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task_directory, "MAX_ARTIFACT_BYTES", 1024 * 1024)
+    make(tmp_path)
+    async with life(tmp_path) as it:
+        await it.run('head -c 3000000 /dev/zero > "$AGENTCOMPASS_ROOT/logs/artifacts/big"')
+        grade = await it.grade()
+
+    assert grade.extra["artifacts"] == {"/logs/artifacts": "more than 1 MiB or 20000 files"}
+    assert it.sandbox.calls == ["upload", "exec"]
+
+
+async def test_a_sandbox_that_dies_while_artifacts_are_collected_is_passed_on(tmp_path: Path) -> None:
+    make(tmp_path)
+    async with life(tmp_path) as it:
+        await it.run(f"echo trace > {AGENT}/log")
+        it.sandbox.inner.download = lost  # type: ignore[method-assign]  # the sandbox dies here
+        with pytest.raises(SandboxLost):
+            await it.collect(None)
+
+
+async def test_a_sandbox_that_dies_when_the_verdict_is_known_loses_no_result(tmp_path: Path) -> None:
+    make(tmp_path)
+    async with life(tmp_path) as it:
+        await it.run(f"echo trace > {AGENT}/log")
+        it.sandbox.inner.download = lost  # type: ignore[method-assign]  # the sandbox dies here
+        grade = await it.grade()
+
+    assert grade.extra["artifacts"] == {"/logs/agent": "gone"}
 
 
 async def test_collect_hooks_run_before_the_artifacts_are_taken_and_may_fail(tmp_path: Path) -> None:
@@ -504,7 +649,7 @@ async def test_a_verifier_kit_is_there_for_the_tests_and_not_for_the_agent(tmp_p
     assert "[]" in before
     assert isinstance(grade.extra["verify_log"], dict)
     assert grade.extra["verify_log"]["test_stdout"] == "sharp\n1 task\n"
-    assert it.sandbox.calls == ["upload", "upload", "exec", "download /logs/verifier"]
+    assert it.sandbox.calls == ["upload", "upload", "exec"]
     assert len(str(it.benchmark.dataset()["verifier_kit"])) == 64
 
 

@@ -1,0 +1,154 @@
+"""A sandbox's container from its name to its removal: what it is created with, whose it is, and that it goes."""
+
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from docker import APIClient
+from docker.errors import APIError, NotFound
+from docker.types import DeviceRequest, LogConfig
+
+from ....domain.errors import ConfigError, SandboxStartFailed
+from ....domain.naming import sandbox_name
+from ....domain.sandbox import Network, SandboxOwner, SandboxSpec
+from ...support.shell_supervision import STOP_SIGNAL, keep_alive_argv
+from .errors import explanation, status_of
+from .images import DockerImage
+
+SANDBOX_LABEL = "agentcompass.sandbox"
+"""On every container of this tool, and on no other."""
+_OWNER_FIELDS = ("run_id", "task_id", "attempt", "try_number", "purpose", "host", "process")
+_EXPIRES = "agentcompass.expires"
+_START_SLACK_S = 60
+_MIB = 1 << 20
+_REMOVAL_LIMIT_S = 30
+
+
+def owner_labels(owner: SandboxOwner) -> dict[str, str]:
+    """Who started it."""
+    return {f"agentcompass.{name}": str(getattr(owner, name)) for name in _OWNER_FIELDS}
+
+
+def expiry_of(labels: Mapping[str, str]) -> datetime:
+    """When it has ended by itself. Raises ValueError where that cannot be read."""
+    return datetime.fromisoformat(labels.get(_EXPIRES, ""))
+
+
+def label_of(labels: Mapping[str, str], field: str) -> str:
+    """A field of the owner."""
+    return labels.get(f"agentcompass.{field}", "")
+
+
+def gpu_requests(gpu: str | None) -> list[DeviceRequest]:
+    """For a bare count, or `all`. Raises ConfigError for a type: an engine has the GPUs that it has."""
+    if gpu is None:
+        return []
+    if not (gpu == "all" or (gpu.isdigit() and int(gpu) > 0)):
+        raise ConfigError(f"docker cannot choose a GPU by type: gpu={gpu!r}", hint="give a count, or `all`")
+    return [DeviceRequest(count=-1 if gpu == "all" else int(gpu), capabilities=[["gpu"]])]
+
+
+class DockerContainer:
+    """One container that is to be. `start` and `remove` block, and may run in threads side by side."""
+
+    def __init__(self, spec: SandboxSpec, owner: SandboxOwner) -> None:
+        self.name = sandbox_name(owner)
+        self.id: str | None = None
+        self.started_at = 0.0
+        """By `time.monotonic`."""
+        self._spec = spec
+        self._owner_labels = owner_labels(owner)
+        self.begun = False
+        self._abandoned = False
+
+    def start(self, client: APIClient, image: DockerImage) -> str:
+        """Create and start it; returns its id. An earlier try's leftover of the same owner makes room.
+
+        Raises:
+            SandboxStartFailed: somebody else's container has that name.
+        """
+        self.begun = True
+        self.id = self._created(client, image)
+        if not self._abandoned:
+            client.start(self.id)
+            self.started_at = time.monotonic()
+        if self._abandoned:
+            remove_container(client, self.id)
+        return self.id
+
+    def remove(self, client: APIClient) -> None:
+        """Remove it by force, also if it is only just being created, and only if it is this owner's."""
+        self._abandoned = True
+        if self.id is not None:
+            remove_container(client, self.id)
+        elif self.begun and (found := self._own(client)) is not None:
+            remove_container(client, found)
+
+    def _created(self, client: APIClient, image: DockerImage) -> str:
+        config = self._config(client, image)
+        try:
+            return str(client.create_container(**config)["Id"])
+        except APIError as exc:
+            if status_of(exc) != 409 or "already in use" not in explanation(exc):
+                raise
+            earlier = self._own(client)
+            if earlier is None:
+                message = f"a container named {self.name!r} is there that this run did not start"
+                raise SandboxStartFailed(message, hint=f"`docker rm -f {self.name}` if nobody needs it") from exc
+        remove_container(client, earlier)
+        return str(client.create_container(**config)["Id"])
+
+    def _own(self, client: APIClient) -> str | None:
+        try:
+            found = client.inspect_container(self.name)
+        except NotFound:
+            return None
+        labels = found["Config"].get("Labels") or {}
+        return str(found["Id"]) if self._owner_labels.items() <= labels.items() else None
+
+    def _config(self, client: APIClient, image: DockerImage) -> dict[str, Any]:
+        spec = self._spec
+        expires = datetime.now(UTC) + timedelta(seconds=spec.timeout + _START_SLACK_S)
+        workspace = str(spec.workspace_root) if spec.workspace_root else ""
+        return {
+            "image": image.id,
+            "name": self.name,
+            "entrypoint": keep_alive_argv(spec.timeout, workspace, spec.directories),
+            "user": "0",
+            "working_dir": "/",
+            "environment": spec.env_variables,
+            "labels": {SANDBOX_LABEL: "1", **self._owner_labels, _EXPIRES: expires.isoformat(timespec="seconds")},
+            "healthcheck": {"test": ["NONE"]},
+            "stop_signal": STOP_SIGNAL,
+            "use_config_proxy": False,
+            "host_config": _host_config(client, spec),
+        }
+
+
+def remove_container(client: APIClient, container: str) -> None:
+    """Kill and remove it with its anonymous volumes, and see it gone; one that is gone already is no error."""
+    try:
+        client.remove_container(container, v=True, force=True)
+    except NotFound:
+        return
+    except APIError as exc:
+        if status_of(exc) != 409:
+            raise
+        with suppress(NotFound):
+            client.wait(container, timeout=_REMOVAL_LIMIT_S, condition="removed")
+
+
+def _host_config(client: APIClient, spec: SandboxSpec) -> dict[str, Any]:
+    options: dict[str, Any] = {"auto_remove": True, "log_config": LogConfig(type="none")}
+    if spec.network is Network.NONE:
+        options["network_mode"] = "none"
+    if spec.memory is not None:
+        options["mem_limit"] = options["memswap_limit"] = spec.memory * _MIB
+    if spec.cpu is not None:
+        options["nano_cpus"] = round(spec.cpu * 1_000_000_000)
+    if spec.gpu is not None:
+        options["device_requests"] = gpu_requests(spec.gpu)
+    config: dict[str, Any] = client.create_host_config(**options)
+    return config

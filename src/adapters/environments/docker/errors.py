@@ -1,0 +1,89 @@
+"""Docker's failures in the words of the domain: one table, one place."""
+
+import http.client
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import requests
+import urllib3
+from docker.errors import APIError, DockerException
+
+from ....domain.errors import AgentCompassError, SandboxBusy, SandboxFailed, SandboxStartFailed
+
+FAILURES = (
+    DockerException,
+    requests.RequestException,
+    urllib3.exceptions.HTTPError,
+    http.client.HTTPException,
+    ConnectionError,
+    TimeoutError,
+)
+"""What a call to the engine may raise."""
+
+_Kind = Callable[..., AgentCompassError]
+
+
+@dataclass(frozen=True)
+class _Rule:
+    phrases: tuple[str, ...]
+    kind: _Kind
+    hint: str = ""
+
+
+_START_RULES = (
+    _Rule(("no space left on device",), SandboxStartFailed, "free some disk: `docker system df`, `docker image prune`"),
+    _Rule(("toomanyrequests", "rate limit", "too many requests"), SandboxBusy, "log in, or use a mirror"),
+    _Rule(("no matching manifest", "does not match the specified platform"), SandboxStartFailed, "check `platform`"),
+    _Rule(
+        ("pull access denied", "access denied", "unauthorized", "no basic auth", "authentication required", "denied: "),
+        SandboxStartFailed,
+        "check the image's name; for a private registry, `docker login` first",
+    ),
+    _Rule(
+        ("manifest unknown", "no such image", "repository does not exist", "name unknown", "not found: manifest"),
+        SandboxStartFailed,
+        "check the image's name and tag",
+    ),
+    _Rule(("invalid reference format",), SandboxStartFailed, "check the image's name"),
+    _Rule(("exec format error",), SandboxStartFailed, "the image is for another platform than the engine's"),
+    _Rule(
+        ("could not select device driver",), SandboxStartFailed, "install the engine's GPU support, or leave out gpu"
+    ),
+    _Rule(("range of cpus",), SandboxStartFailed, "lower `cpu`"),
+    _Rule(("minimum memory limit",), SandboxStartFailed, "raise `memory`"),
+    _Rule(("unable to find user", "no matching entries in passwd"), SandboxStartFailed, "check `user`"),
+    _Rule(("buildkit",), SandboxStartFailed, "build it with `docker build -t NAME` and give that `image`"),
+    _Rule(("stat /bin/sh: no such file", '"/bin/sh": permission denied'), SandboxStartFailed, "it needs a /bin/sh"),
+)
+_BUSY_STATUSES = frozenset({408, 409, 423, 425, 429})
+
+
+def explanation(error: BaseException) -> str:
+    """What the engine said, on one line."""
+    said = error.explanation if isinstance(error, APIError) and error.explanation else str(error)
+    return " ".join(str(said).split()) or type(error).__name__
+
+
+def status_of(error: BaseException) -> int | None:
+    """The engine's HTTP status, where it answered."""
+    return error.status_code if isinstance(error, APIError) else None
+
+
+def start_error(error: BaseException, doing: str) -> AgentCompassError:
+    """An image or a container could not be had: SandboxStartFailed for good, SandboxBusy when it may go better."""
+    return said_error(explanation(error), status_of(error), doing)
+
+
+def said_error(said: str, status: int | None, doing: str) -> AgentCompassError:
+    """As `start_error`, from what the engine said."""
+    lowered = said.lower()
+    for rule in _START_RULES:
+        if any(phrase in lowered for phrase in rule.phrases):
+            return rule.kind(f"{doing}: {said}", hint=rule.hint)
+    refused = status is not None and 400 <= status < 500 and status not in _BUSY_STATUSES
+    return SandboxStartFailed(f"{doing}: {said}") if refused else SandboxBusy(f"{doing}: {said}")
+
+
+def use_error(error: BaseException, doing: str) -> SandboxFailed:
+    """A call on a container that is alive failed."""
+    return SandboxFailed(f"{doing}: {explanation(error)}")

@@ -1,0 +1,308 @@
+"""A running container as a sandbox."""
+
+import asyncio
+import re
+import tarfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import Any, TypeVar
+
+from docker import APIClient
+from docker.errors import NotFound
+
+from ....domain.errors import AgentCompassError, SandboxFailed, SandboxLost, SandboxStartFailed
+from ....domain.sandbox import Command, ExecResult, SandboxSpec
+from ...support.cleanup import finished_despite_cancel
+from ...support.shell_supervision import (
+    Invocation,
+    Mark,
+    found_by_killer,
+    kill_all_argv,
+    killer_argv,
+    script_file,
+    supervised_argv,
+)
+from .container import DockerContainer
+from .engine import DockerEngine
+from .errors import FAILURES, explanation, said_error, use_error
+from .exec import DockerExec
+from .files import get_bytes, get_path, put_files, put_path
+from .images import DockerImage
+
+T = TypeVar("T")
+
+_HELPER_LIMIT_S = 30
+_HELPER_OUTPUT_BYTES = 4096
+_AFTER_KILL_S = (1.0, 5.0)
+_KILL_LIMIT_S = 90
+_MOST_USERS = 8
+_ALIVE = 42
+_GONE = ("no such container", "is not running", "no such exec", "cannot exec", "container not running", "has stopped")
+_SHELL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class DockerSandbox:
+    """One container, until `DockerEnvironment.open` removes it."""
+
+    def __init__(
+        self, engine: DockerEngine, container: DockerContainer, container_id: str, image: DockerImage, spec: SandboxSpec
+    ) -> None:
+        self._engine, self._container, self._id, self._image, self._spec = engine, container, container_id, image, spec
+        self._workspace = spec.workspace_root or PurePosixPath(image.working_dir)
+        self._user = spec.user or image.user
+        variables = dict(pair.split("=", 1) for pair in image.env if "=" in pair) | spec.env_variables
+        self._odd_variables = {name: value for name, value in variables.items() if not _SHELL_NAME.fullmatch(name)}
+        self._settled = not (spec.directories or spec.workspace_root)
+        self._gone: str | None = None
+        self._running: set[DockerExec] = set()
+
+    @property
+    def id(self) -> str:
+        """The container's id."""
+        return self._id
+
+    @property
+    def image(self) -> str | None:
+        """As the user named it, or the tag of what was built."""
+        return self._image.name
+
+    @property
+    def image_digest(self) -> str | None:
+        """Of the registry's manifest where it came from one, else the image's id."""
+        return self._image.digest
+
+    async def exec(self, command: Command) -> ExecResult:
+        """Two calls to the engine: create and start; a third, before them, where there is stdin or a long script."""
+        mark = Mark()
+        invocation, files = self._invocation(command, mark)
+        if files:
+            await self._call(partial(put_files, container=self._id, files=files), "copying the command's input")
+        run = DockerExec(
+            self._id,
+            supervised_argv(mark, invocation),
+            mark=mark,
+            env=command.env,
+            user=command.user or self._user,
+            max_output_bytes=command.max_output_bytes,
+        )
+        timed_out = await self._run(run, command.timeout_s, invocation.folder)
+        if not timed_out:
+            await self._explain_missing_end(run)
+            self._settled = True
+            if invocation.folder and (command.user or self._user) not in ("0", "root"):
+                await self._helper(["/bin/sh", "-c", 'rm -rf "$0"', invocation.folder])
+        return _result(run, timed_out)
+
+    async def upload(self, source: Path, target: PurePosixPath) -> None:
+        """One call to the engine; a second for an empty folder."""
+        target = self._workspace / target
+        put = partial(put_path, container=self._id, source=source, target=target)
+        if not await self._call(put, f"upload to {str(target)!r}"):
+            run = await self._helper(["/bin/sh", "-c", 'mkdir -p "$0"', str(target)])
+            if run.exit_code:
+                raise SandboxFailed(f"upload to {str(target)!r}: {run.stderr.text().strip()}")
+
+    async def download(self, source: PurePosixPath, target: Path) -> None:
+        """One call to the engine."""
+        source = self._workspace / source
+        get = partial(get_path, container=self._id, source=source, target=target)
+        await self._call(get, f"download of {str(source)!r}")
+
+    async def read_bytes(self, path: PurePosixPath, max_bytes: int) -> bytes:
+        """One call to the engine, cut off where there is more than `max_bytes`."""
+        path = self._workspace / path
+        get = partial(get_bytes, container=self._id, source=path, max_bytes=max_bytes)
+        return await self._call(get, f"reading {str(path)!r}")
+
+    async def write_bytes(self, path: PurePosixPath, data: bytes, mode: int = 0o644) -> None:
+        """One call to the engine."""
+        path = self._workspace / path
+        put = partial(put_files, container=self._id, files={path: (data, mode)})
+        await self._call(put, f"writing {str(path)!r}")
+
+    async def kill_processes(self) -> None:
+        """Everything but the container's first process."""
+        await self._helper(kill_all_argv())
+
+    def _invocation(self, command: Command, mark: Mark) -> tuple[Invocation, dict[PurePosixPath, tuple[bytes, int]]]:
+        folder = PurePosixPath(f"/tmp/.agentcompass-{mark.name}")
+        files: dict[PurePosixPath, tuple[bytes, int]] = {}
+        if command.stdin is not None:
+            files[folder / "stdin"] = command.stdin, 0o444
+        odd = self._odd_variables | {k: v for k, v in command.env.items() if not _SHELL_NAME.fullmatch(k)}
+        text = script_file(command.argv, command.script)
+        if text is not None:
+            files[folder / "script"] = text.encode("utf-8", "replace"), 0o444
+        invocation = Invocation(
+            argv=command.argv,
+            script=command.script,
+            cwd=str(self._workspace / command.cwd) if command.cwd else str(self._workspace),
+            stdin_path="/dev/null" if command.stdin is None else str(folder / "stdin"),
+            script_path="" if text is None else str(folder / "script"),
+            folder=str(folder) if files else "",
+            odd_variables=odd,
+            wait_for_start=not self._settled,
+        )
+        return invocation, files
+
+    async def _run(self, run: DockerExec, limit_s: float, folder: str = "") -> bool:
+        """Whether it had to be killed at its limit."""
+        with self._engine.watched(run.stream), self._counted(run):
+            work = self._engine.long_call(run.run)
+            try:
+                if not await _ended_within(work, run, limit_s):
+                    await self._kill(run, work, folder)
+                    return True
+            except asyncio.CancelledError:
+                await finished_despite_cancel(self._kill_quietly(run, work, folder), _KILL_LIMIT_S)
+                raise
+            if (error := work.exception()) is not None:
+                if run.started_at is not None:
+                    await self._kill_quietly(run, work, folder)
+                raise await self._error(error, "exec") from error
+        return False
+
+    @contextmanager
+    def _counted(self, run: DockerExec) -> Iterator[None]:
+        for other in self._running:
+            other.alone = run.alone = False
+        self._running.add(run)
+        try:
+            yield
+        finally:
+            self._running.discard(run)
+
+    async def _kill(self, run: DockerExec, work: "asyncio.Future[None]", folder: str) -> None:
+        run.abandoned = True
+        try:
+            for wait_s in _AFTER_KILL_S:
+                killer = await self._helper(killer_argv(run.mark, folder=folder, alone=run.alone))
+                born, users = found_by_killer(killer.stdout.text())
+                for user in users[:_MOST_USERS]:
+                    await self._helper(killer_argv(run.mark, alone=run.alone, born=born), user)
+                await asyncio.wait({work}, timeout=wait_s)
+                if work.done():
+                    break
+        finally:
+            run.stream.cut()
+            work.add_done_callback(_retrieved)
+        await asyncio.wait({work}, timeout=_AFTER_KILL_S[0])
+
+    async def _kill_quietly(self, run: DockerExec, work: "asyncio.Future[None]", folder: str) -> None:
+        try:
+            await self._kill(run, work, folder)
+        except AgentCompassError:
+            return  # the sandbox is gone, and the command with it: the cancellation is what the caller hears of
+
+    async def _helper(self, argv: Sequence[str], user: str = "0") -> DockerExec:
+        run = DockerExec(self._id, argv, mark=Mark(), env={}, user=user, max_output_bytes=_HELPER_OUTPUT_BYTES)
+        work = self._engine.long_call(run.run)
+        with self._engine.watched(run.stream):
+            ended = await _ended_within(work, run, _HELPER_LIMIT_S)
+        if not ended:
+            run.stream.cut()
+            work.add_done_callback(_retrieved)
+            raise SandboxFailed(f"the engine did not run a helper within {_HELPER_LIMIT_S} s")
+        if (error := work.exception()) is not None:
+            raise await self._error(error, "exec") from error
+        if run.never_ran:
+            raise await self._error(SandboxFailed(run.stdout.text().strip()), "exec")
+        return run
+
+    async def _explain_missing_end(self, run: DockerExec) -> None:
+        if run.ended_by_marker:
+            return
+        if run.never_ran:
+            said = " ".join(run.stdout.text().split())
+            found = said_error(said, None, "exec")
+            known = isinstance(found, SandboxStartFailed)
+            raise found if known else await self._error(SandboxFailed(said), "exec")
+        alive = await self._helper(["/bin/sh", "-c", f"exit {_ALIVE}"])
+        if alive.exit_code != _ALIVE:
+            raise SandboxLost(await self._why_lost() or f"{self._name()} is gone")
+        if run.exit_code is None:
+            raise SandboxFailed("the engine ended the command's stream, and does not tell how the command ended")
+
+    async def _call(self, function: Callable[[APIClient], T], doing: str) -> T:
+        try:
+            return await self._engine.call(function)
+        except tarfile.TarError as exc:
+            raise await self._error(SandboxFailed(f"a torn archive: {exc}"), doing) from exc
+        except FAILURES as exc:
+            raise await self._error(exc, doing) from exc
+
+    async def _error(self, error: BaseException, doing: str) -> AgentCompassError:
+        if not isinstance(error, (*FAILURES, SandboxFailed)):
+            raise error
+        lost = await self._why_lost()
+        if lost is None and any(phrase in explanation(error).lower() for phrase in _GONE):
+            lost = f"{self._name()} is ending"
+        return SandboxLost(f"{doing}: {lost}") if lost else use_error(error, doing)
+
+    async def _why_lost(self) -> str | None:
+        if self._gone is None:
+            try:
+                self._gone = await self._engine.call(self._seek_reason)
+            except FAILURES:
+                return None
+        return self._gone
+
+    def _seek_reason(self, client: APIClient) -> str | None:
+        try:
+            state = client.inspect_container(self._id)["State"]
+        except NotFound:
+            return f"{self._name()} is gone: {self._past(client)}"
+        if state.get("Running") and not state.get("Dead"):
+            return None
+        return f"{self._name()} has stopped: {self._past(client)}"
+
+    def _past(self, client: APIClient) -> str:
+        if time.monotonic() >= self._container.started_at + self._spec.timeout - 1:
+            return f"its lifetime (timeout) of {self._spec.timeout:g} s is over"
+        now = int(time.time())
+        since = now - int(time.monotonic() - self._container.started_at) - 5
+        past = client.events(since=since, until=now + 1, filters={"container": self._id}, decode=True)
+        events: dict[str, Any] = {str(event.get("Action")): event for event in past}
+        if "oom" in events:
+            limit = f" (memory {self._spec.memory} MiB)" if self._spec.memory else ""
+            return f"out of memory{limit}"
+        code = (events.get("die") or {}).get("Actor", {}).get("Attributes", {}).get("exitCode")
+        killed = "it was killed or removed from outside" if "kill" in events or code is None else "it ended"
+        return killed + (f", exit code {code}" if code else "") + self._platform_hint(client)
+
+    def _platform_hint(self, client: APIClient) -> str:
+        version = client.version()
+        engine = f"{version.get('Os')}/{version.get('Arch')}"
+        return "" if self._image.platform == engine else f"; its image is for {self._image.platform}, not {engine}"
+
+    def _name(self) -> str:
+        return f"container {self._container.name!r}"
+
+
+async def _ended_within(work: "asyncio.Future[None]", run: DockerExec, limit_s: float) -> bool:
+    left = limit_s
+    while left > 0 and not work.done():
+        await asyncio.wait({work}, timeout=left)
+        left = limit_s - run.elapsed_s
+    return work.done()
+
+
+def _result(run: DockerExec, timed_out: bool) -> ExecResult:
+    return ExecResult(
+        exit_code=None if timed_out else run.exit_code,
+        stdout=run.stdout.text(),
+        stderr=run.stderr.text(),
+        truncated=run.stdout.truncated or run.stderr.truncated,
+        stdout_bytes=run.stdout.total,
+        stderr_bytes=run.stderr.total,
+        timed_out=timed_out,
+        duration_s=run.elapsed_s,
+    )
+
+
+def _retrieved(work: "asyncio.Future[None]") -> None:
+    if not work.cancelled():
+        work.exception()

@@ -1,1 +1,0 @@
-"""What the environment `host_process` is made of."""

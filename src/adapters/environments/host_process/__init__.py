@@ -1,0 +1,1 @@
+"""Sandboxes that are folders and processes of this machine."""

@@ -1,0 +1,1 @@
+"""Sandboxes at Modal."""

@@ -1,0 +1,287 @@
+"""A running Modal sandbox as a sandbox."""
+
+import asyncio
+import re
+import tarfile
+import time
+from collections.abc import Awaitable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import TypeVar
+
+import modal
+
+from ....domain.errors import AgentCompassError, SandboxFailed, SandboxLost
+from ....domain.sandbox import Command, ExecResult, SandboxSpec
+from ...support.cleanup import finished_despite_cancel
+from ...support.shell_supervision import (
+    Invocation,
+    Mark,
+    found_by_killer,
+    killer_argv,
+    script_file,
+    supervised_argv,
+)
+from .errors import FAILURES, explanation, use_error
+from .exec import HELPER, NO_EXIT_CODE, Kept, ModalProcess, SupervisedExec
+from .files import ModalFiles
+from .launch import SHELL_NAME
+from .scripts import FirstAnswer, as_user_prefix, kill_all_argv
+
+T = TypeVar("T")
+
+LONGEST_ARGUMENTS = 45_000
+"""Bytes of script or arguments on a command line: the SDK takes 65 536 characters, with what supervises them."""
+_HELPER_LIMIT_S = 30.0
+_HELPER_BYTES = 4096
+_START_LIMIT_S = 330.0
+_AFTER_KILL_S = (1.0, 5.0)
+_KILL_LIMIT_S = 90.0
+_POLL_LIMIT_S = 20.0
+_MOST_USERS = 8
+_EARLY_S = 0.5
+_KILLED_CODES = (NO_EXIT_CODE, 137)
+_LIFETIME_CODE, _TERMINATED_CODE = 124, 137
+_ROOT = ("0", "root")
+_UID_AND_GID = re.compile(r"\d+:\d+")
+
+
+class ModalSandbox:
+    """One sandbox, until `ModalEnvironment.open` terminates it."""
+
+    def __init__(
+        self, sandbox: modal.Sandbox, answer: FirstAnswer, spec: SandboxSpec, image: tuple[str, str], created_at: float
+    ) -> None:
+        self._sandbox, self._answer, self._spec = sandbox, answer, spec
+        self._image, self._created_at = image, created_at
+        self._workspace = spec.workspace_root or answer.working_dir
+        self._running: set[SupervisedExec] = set()
+        self._files = ModalFiles(sandbox, has_tar=answer.has_tar)
+        self._odd_variables = {
+            name: value for name, value in spec.env_variables.items() if not SHELL_NAME.fullmatch(name)
+        }
+
+    @property
+    def id(self) -> str:
+        """Modal's `sb-...`."""
+        return str(self._sandbox.object_id)
+
+    @property
+    def image(self) -> str | None:
+        """As the user named it."""
+        return self._image[0]
+
+    @property
+    def image_digest(self) -> str | None:
+        """Modal's `im-...`, which stands for the image's definition and content."""
+        return self._image[1]
+
+    async def exec(self, command: Command) -> ExecResult:
+        """Three calls to Modal (start and two streams); a file more where there is stdin or a long script."""
+        mark = Mark()
+        invocation, files = self._invocation(command, mark)
+        if files:
+            await self._called(self._files.put_files(files), "copying the command's input")
+        env = {name: value for name, value in command.env.items() if SHELL_NAME.fullmatch(name)}
+        argv = supervised_argv(mark, invocation)
+        run = SupervisedExec(argv, mark, env, command.timeout_s, command.max_output_bytes)
+        timed_out = await self._run(run, command.timeout_s, invocation.folder)
+        if not timed_out:
+            await self._explain_missing_end(run)
+        return _result(run, timed_out)
+
+    async def upload(self, source: Path, target: PurePosixPath) -> None:
+        """One command in the sandbox where it has tar."""
+        target = self._workspace / target
+        await self._called(self._files.put_path(source, target), f"upload to {str(target)!r}")
+
+    async def download(self, source: PurePosixPath, target: Path) -> None:
+        """One command in the sandbox where it has tar."""
+        source = self._workspace / source
+        await self._called(self._files.get_path(source, target), f"download of {str(source)!r}")
+
+    async def read_bytes(self, path: PurePosixPath, max_bytes: int) -> bytes:
+        """One command in the sandbox."""
+        path = self._workspace / path
+        return await self._called(self._files.read(path, max_bytes), f"reading {str(path)!r}")
+
+    async def write_bytes(self, path: PurePosixPath, data: bytes, mode: int = 0o644) -> None:
+        """One command in the sandbox where it has tar."""
+        path = self._workspace / path
+        await self._called(self._files.put_files({path: (data, mode)}), f"writing {str(path)!r}")
+
+    async def kill_processes(self) -> None:
+        """Everything that was not there before the first command."""
+        await self._helper(kill_all_argv(self._answer.first_processes))
+
+    def _invocation(self, command: Command, mark: Mark) -> tuple[Invocation, dict[PurePosixPath, tuple[bytes, int]]]:
+        folder = PurePosixPath(f"/tmp/.agentcompass-{mark.name}")  # noqa: S108 - a new name in the sandbox each time
+        files: dict[PurePosixPath, tuple[bytes, int]] = {}
+        if command.stdin is not None:
+            files[folder / "stdin"] = command.stdin, 0o444
+        text = script_file(command.argv, command.script, LONGEST_ARGUMENTS)
+        if text is not None:
+            files[folder / "script"] = text.encode("utf-8", "replace"), 0o444
+        own_odd = {name: value for name, value in command.env.items() if not SHELL_NAME.fullmatch(name)}
+        invocation = Invocation(
+            argv=command.argv,
+            script=command.script,
+            cwd=str(self._workspace / command.cwd) if command.cwd else str(self._workspace),
+            stdin_path="/dev/null" if command.stdin is None else str(folder / "stdin"),
+            script_path="" if text is None else str(folder / "script"),
+            folder=str(folder) if files else "",
+            odd_variables=self._odd_variables | own_odd,
+            prefix=self._user_prefix(command),
+        )
+        return invocation, files
+
+    def _user_prefix(self, command: Command) -> tuple[str, ...]:
+        user = command.user or self._spec.user
+        if user is None or (user in _ROOT and self._answer.is_root):
+            return ()
+        if not self._answer.is_root:
+            raise SandboxFailed(f"a command cannot run as user {user!r}: the image's own user is not root")
+        return as_user_prefix(user, command.env.get("HOME") or self._spec.env_variables.get("HOME", ""))
+
+    async def _run(self, run: SupervisedExec, limit_s: float, folder: str) -> bool:
+        """Whether it had to be killed at its limit."""
+        with self._counted(run):
+            work = asyncio.ensure_future(run.process.run(self._sandbox))
+            try:
+                if not await _ended_within(work, run.process, limit_s):
+                    await self._kill(run, work, folder)
+                    return True
+            except asyncio.CancelledError:
+                await finished_despite_cancel(self._kill_quietly(run, work, folder), _KILL_LIMIT_S)
+                raise
+            if (error := work.exception()) is not None:
+                raise await self._error(error, "exec") from error
+            if self._killed_by_modal(run, limit_s):
+                await self._kill(run, work, folder)
+                return True
+        return False
+
+    @contextmanager
+    def _counted(self, run: SupervisedExec) -> Iterator[None]:
+        for other in self._running:
+            other.alone = run.alone = False
+        self._running.add(run)
+        try:
+            yield
+        finally:
+            self._running.discard(run)
+
+    @staticmethod
+    def _killed_by_modal(run: SupervisedExec, limit_s: float) -> bool:
+        # At its own limit Modal kills the first process alone, and answers -1 or 137, whichever comes first.
+        killed = not run.ended_by_marker and run.process.code in _KILLED_CODES
+        return killed and run.process.elapsed_s >= limit_s - _EARLY_S
+
+    async def _kill(self, run: SupervisedExec, work: "asyncio.Future[None]", folder: str) -> None:
+        try:
+            for wait_s in _AFTER_KILL_S:
+                born, users = found_by_killer(await self._helper(killer_argv(run.mark, folder, alone=run.alone)))
+                for user in filter(_UID_AND_GID.fullmatch, users[:_MOST_USERS]):
+                    killer = killer_argv(run.mark, alone=run.alone, born=born)
+                    await self._helper([*as_user_prefix(user), *killer])
+                await asyncio.wait({work}, timeout=wait_s)
+                if work.done():
+                    break
+        finally:
+            work.cancel()
+            work.add_done_callback(_retrieved)
+            await asyncio.wait({work}, timeout=_AFTER_KILL_S[0])
+
+    async def _kill_quietly(self, run: SupervisedExec, work: "asyncio.Future[None]", folder: str) -> None:
+        try:
+            await self._kill(run, work, folder)
+        except AgentCompassError:
+            return  # the sandbox is gone, and the command with it: the cancellation is what the caller hears of
+
+    async def _helper(self, argv: Sequence[str]) -> str:
+        printed, errors = Kept(_HELPER_BYTES), Kept(_HELPER_BYTES)
+        process = ModalProcess(argv, HELPER, _HELPER_LIMIT_S, (printed, errors))
+        try:
+            async with asyncio.timeout(_HELPER_LIMIT_S + _AFTER_KILL_S[0]):
+                await process.run(self._sandbox)
+        except FAILURES as exc:
+            raise await self._error(exc, "killing processes") from exc
+        if process.code:
+            said = errors.line() or f"exit code {process.code}"
+            raise await self._error(SandboxFailed(f"killing processes: {said}"), "killing processes")
+        return printed.text()
+
+    async def _explain_missing_end(self, run: SupervisedExec) -> None:
+        if run.ended_by_marker:
+            return
+        if (lost := await self._why_lost()) is not None:
+            raise SandboxLost(lost)
+        if run.exit_code in (None, NO_EXIT_CODE):
+            raise SandboxFailed("Modal ended the command's streams, and does not tell how the command ended")
+
+    async def _called(self, work: Awaitable[T], doing: str) -> T:
+        try:
+            return await work
+        except (FileNotFoundError, AgentCompassError):
+            raise
+        except tarfile.TarError as exc:
+            raise await self._error(SandboxFailed(f"a torn archive: {exc}"), doing) from exc
+        except FAILURES as exc:
+            raise await self._error(exc, doing) from exc
+
+    async def _error(self, error: BaseException, doing: str) -> AgentCompassError:
+        if not isinstance(error, (*FAILURES, SandboxFailed)):
+            raise error
+        lost = await self._why_lost()
+        return SandboxLost(f"{doing}: {lost}") if lost is not None else use_error(error, doing)
+
+    async def _why_lost(self) -> str | None:
+        """None where it is alive, or where Modal cannot be asked."""
+        try:
+            async with asyncio.timeout(_POLL_LIMIT_S):
+                code = await self._sandbox.poll.aio()
+        except (modal.exception.NotFoundError, modal.exception.ClientClosed) as exc:
+            return f"{self._name()} is gone: {explanation(exc)}"
+        except FAILURES:
+            return None
+        return None if code is None else f"{self._name()} has ended: {self._reason(code)}"
+
+    def _reason(self, code: int) -> str:
+        is_over = time.monotonic() >= self._created_at + self._spec.timeout - 1
+        if code == _LIFETIME_CODE or is_over:
+            return f"its lifetime (timeout) of {self._spec.timeout:g} s is over"
+        if code == _TERMINATED_CODE:
+            return "it was terminated from outside, or ran out of memory (exit code 137)"
+        idle = f", perhaps by its idle_timeout of {self._spec.idle_timeout:g} s" if self._spec.idle_timeout else ""
+        return f"Modal ended it with exit code {code}{idle}"
+
+    def _name(self) -> str:
+        return f"sandbox {self.id!r}"
+
+
+async def _ended_within(work: "asyncio.Future[None]", process: ModalProcess, limit_s: float) -> bool:
+    begun = time.monotonic()
+    while not work.done():
+        left = limit_s - process.elapsed_s if process.started_at else begun + _START_LIMIT_S - time.monotonic()
+        if left <= 0:
+            break
+        await asyncio.wait({work}, timeout=left if process.started_at else min(left, limit_s))
+    return work.done()
+
+
+def _result(run: SupervisedExec, timed_out: bool) -> ExecResult:
+    return ExecResult(
+        exit_code=None if timed_out else run.exit_code,
+        stdout=run.stdout.text(),
+        stderr=run.stderr.text(),
+        truncated=run.stdout.truncated or run.stderr.truncated,
+        stdout_bytes=run.stdout.total,
+        stderr_bytes=run.stderr.total,
+        timed_out=timed_out,
+        duration_s=run.process.elapsed_s,
+    )
+
+
+def _retrieved(work: "asyncio.Future[None]") -> None:
+    if not work.cancelled():
+        work.exception()

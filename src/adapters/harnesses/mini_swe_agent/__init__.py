@@ -1,0 +1,1 @@
+"""The mini-swe-agent package, driven through our ports."""

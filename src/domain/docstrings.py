@@ -1,0 +1,27 @@
+"""The docstrings under a class's fields, which Python itself does not keep."""
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Iterator
+
+
+def field_docstrings(cls: type) -> dict[str, str]:
+    """Field name -> the text under it, of the class and its bases; empty where there is no source to read."""
+    found: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        if "__annotations__" in vars(base):
+            found |= dict(_in_source(base))
+    return found
+
+
+def _in_source(cls: type) -> Iterator[tuple[str, str]]:
+    try:
+        body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
+    except (OSError, TypeError, SyntaxError, IndexError):
+        return
+    statements = body.body if isinstance(body, ast.ClassDef) else []
+    for pair in zip(statements, statements[1:], strict=False):
+        match pair:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                yield name, inspect.cleandoc(text)
