@@ -1,11 +1,11 @@
-"""What the Modal adapter costs over the bare SDK: the same lives of sandboxes through both, each a process of its own.
+"""What a run at Modal costs over the bare SDK: the same task directories through both, each a process of its own.
 
     python tests/integration/modal_server --backend light --port 9900 --admin-port 9901 &
     MODAL_SERVER_URL=http://127.0.0.1:9900 MODAL_TOKEN_ID=ak-test MODAL_TOKEN_SECRET=as-test \\
-        python performance/modal_overhead.py [--sandboxes 256] [--rounds 3]
+        python performance/modal_overhead.py [--tasks 256] [--rounds 3]
 
-A life is: create, three commands with their output, terminate, detach; all of them at the same time. The adapter adds
-what it promises: the first answer, one stdin as a file, supervision, tags, the pace (lifted here).
+The bare side makes, for each task and for all at the same time, the calls that the work needs: create, a first command,
+the solution in, a command, the tests in, a command, terminate, detach. The pace of creation is lifted on both sides.
 """
 
 import argparse
@@ -13,10 +13,12 @@ import asyncio
 import os
 import statistics
 import sys
+import tempfile
+from pathlib import Path
 
 from measuring import Cost, beside, cost_of, raise_file_limit
+from overhead import SOLVE, TEST, make_tasks
 
-COMMANDS = 3
 IMAGE = "debian:bookworm-slim"
 
 
@@ -30,69 +32,64 @@ async def through_the_sdk(count: int) -> None:
         app = await modal.App.lookup.aio("overhead-sdk", client=client, create_if_missing=True)
         image = await modal.Image.from_registry(IMAGE).build.aio(app)
 
+        async def run(sandbox: modal.Sandbox, script: str) -> bytes:
+            process = await sandbox.exec.aio("/bin/bash", "-c", script, timeout=60, text=False)
+            out, *_ = await asyncio.gather(process.stdout.read.aio(), process.stderr.read.aio(), process.wait.aio())
+            return bytes(out)
+
         async def live() -> None:
             sandbox = await modal.Sandbox.create.aio("sleep", "600", app=app, image=image, timeout=600, client=client)
-            for _ in range(COMMANDS):
-                process = await sandbox.exec.aio("/bin/sh", "-c", "echo here", timeout=60, text=False)
-                out, *_ = await asyncio.gather(process.stdout.read.aio(), process.stderr.read.aio(), process.wait.aio())
-                assert out == b"here\n"
+            await run(sandbox, "mkdir -p /app /logs/verifier")
+            await sandbox.filesystem.write_bytes.aio(SOLVE.encode(), "/solution/solve.sh")
+            await run(sandbox, "bash /solution/solve.sh")
+            await sandbox.filesystem.write_bytes.aio(TEST.encode(), "/tests/test.sh")
+            assert await run(sandbox, "bash /tests/test.sh; cat /logs/verifier/reward.txt") == b"1\n"
             await sandbox.terminate.aio()
             await sandbox.detach.aio()
 
         await asyncio.gather(*(live() for _ in range(count)))
 
 
-async def through_the_adapter(count: int) -> None:
-    """The same, as a run does it."""
-    from agentcompass.adapters.environments.modal.environment import ModalEnvironment, ModalParameters
-    from agentcompass.domain.sandbox import Command, SandboxSpec
-    from agentcompass.testing.environment import an_owner
-
-    parameters = ModalParameters(app_name="overhead-adapter", create_rate=10_000, max_starting=count)
-    environment = ModalEnvironment(parameters)
-
-    async def live(number: int) -> None:
-        async with environment.open(SandboxSpec(image=IMAGE, timeout=600), an_owner(attempt=number)) as sandbox:
-            for _ in range(COMMANDS):
-                result = await sandbox.exec(Command(script="echo here", timeout_s=60))
-                assert result.stdout == "here\n"
-
-    await asyncio.gather(*(live(number) for number in range(1, count + 1)))
-    await environment.close()
-
-
-SIDES = {"sdk": through_the_sdk, "adapter": through_the_adapter}
+def ours(tasks: Path, results: str, count: int) -> list[str]:
+    """The command line of AgentCompass for them."""
+    pace = f'{{"create_rate": 10000, "max_starting": {count}}}'
+    return [
+        *(sys.executable, "-m", "agentcompass", "run", "task_directory", "oracle", "none", "--env", "modal"),
+        *("--benchmark-params", f'{{"path": "{tasks}"}}', "--env-params", pace, "--results-dir", results),
+        *("--task-concurrency", str(count), "--progress", "none"),
+    ]
 
 
 def described(name: str, costs: list[Cost], count: int) -> str:
-    """Medians, the CPU for each sandbox."""
+    """Medians, and the CPU for each attempt."""
     wall_s, cpu_s, peak_mib = (
         statistics.median(getattr(cost, field) for cost in costs) for field in ("wall_s", "cpu_s", "peak_mib")
     )
-    per_life_ms = cpu_s / count * 1000
-    return (
-        f"{name:8} {wall_s:7.1f} s wall {cpu_s:7.2f} s CPU = {per_life_ms:6.1f} ms a sandbox {peak_mib:7.0f} MiB peak"
-    )
+    each_ms = cpu_s / count * 1000
+    return f"{name:8} {wall_s:6.1f} s wall, CPU {cpu_s:.2f} s = {each_ms:.1f} ms an attempt, peak {peak_mib:.0f} MiB"
 
 
 def main() -> None:
     """Both sides in turn, `rounds` times."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--sandboxes", type=int, default=256)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tasks", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--side", choices=SIDES, help=argparse.SUPPRESS)
+    parser.add_argument("--bare", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     raise_file_limit()
-    if options.side:
-        asyncio.run(SIDES[options.side](options.sandboxes))
+    if options.bare:
+        asyncio.run(through_the_sdk(options.tasks))
         return
-    costs: dict[str, list[Cost]] = {side: [] for side in SIDES}
-    for _ in range(options.rounds):
-        for side in SIDES:
-            argv = [sys.executable, beside("modal_overhead.py"), "--side", side, "--sandboxes", str(options.sandboxes)]
-            costs[side].append(cost_of(argv))
-    for side in SIDES:
-        print(described(side, costs[side], options.sandboxes))
+    bare, own = [], []
+    with tempfile.TemporaryDirectory() as folder:
+        tasks = Path(folder) / "tasks"
+        make_tasks(tasks, options.tasks, IMAGE)
+        for number in range(options.rounds):
+            argv = [sys.executable, beside("modal_overhead.py"), "--bare", "--tasks", str(options.tasks)]
+            bare.append(cost_of(argv))
+            own.append(cost_of(ours(tasks, f"{folder}/results-{number}", options.tasks)))
+    print(described("bare SDK", bare, options.tasks))
+    print(described("run", own, options.tasks))
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ class Pacing:
     ) -> None:
         self._interval_s = 1 / create_rate
         self._starting = asyncio.Semaphore(max_starting)
+        self._turn = asyncio.Lock()
         self._next = 0.0
         self._clock, self._sleep = clock, sleep
 
@@ -28,9 +29,8 @@ class Pacing:
             yield
 
     async def turn(self) -> None:
-        """Wait until one more may be created; turns are evenly spaced, so that no second has a burst."""
-        now = self._clock()
-        mine = max(now, self._next)
-        self._next = mine + self._interval_s
-        while (wait_s := mine - self._clock()) > 0:
-            await self._sleep(wait_s)
+        """Wait until one more may be created; turns are at least an interval apart, also when they come late."""
+        async with self._turn:
+            while (wait_s := self._next - self._clock()) > 0:
+                await self._sleep(wait_s)
+            self._next = self._clock() + self._interval_s
