@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from agentcompass.adapters.models.openai_wire import read_usage
-from agentcompass.domain.model import Price, Usage
+from agentcompass.domain.model import NO_USAGE, Price, Usage
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -145,3 +145,9 @@ def test_the_input_is_never_less_than_what_was_cached(told: dict[str, Any]) -> N
 
     if usage.input_tokens is not None:
         assert usage.input_tokens >= (usage.cache_read_tokens or 0) + (usage.cache_write_tokens or 0)
+
+
+def test_the_sum_of_no_calls_leaves_what_is_unknown_unknown() -> None:
+    assert NO_USAGE.plus(Usage()) == Usage()
+    assert Usage().plus(NO_USAGE) == Usage()
+    assert NO_USAGE.plus(Usage(input_tokens=3)).output_tokens is None
