@@ -1,18 +1,13 @@
-"""A pytest plug-in for CI: a test marked `docker` that is skipped fails the run."""
-
-from collections.abc import Generator
+"""A pytest plug-in for CI: a test marked `docker` that is skipped fails the run, also where workers run the tests."""
 
 import pytest
 
 _skipped: list[str] = []
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    report = yield
-    if report.skipped and not hasattr(report, "wasxfail") and item.get_closest_marker("docker"):
-        _skipped.append(item.nodeid)
-    return report
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.skipped and not hasattr(report, "wasxfail") and "docker" in report.keywords:
+        _skipped.append(report.nodeid)
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:

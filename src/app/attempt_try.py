@@ -145,7 +145,7 @@ class AttemptTry:
 
     async def _all_stages(self) -> None:
         ports, same = self._ports, self._ports.benchmark.grading is GradingMode.SAME
-        async with AsyncExitStack() as stack:
+        async with self._stopping() as stack:
             sandbox = None
             if ports.harness.needs_sandbox or ports.benchmark.grading is not GradingMode.NONE:
                 sandbox = await self._open(stack, "agent")
@@ -154,17 +154,15 @@ class AttemptTry:
             await self._collect(prepared, sandbox)
             if same:
                 await self._do_grade(prepared, sandbox)
-            await self._stop(stack)
         if not same:
             await self._grade_apart(prepared)
 
     async def _grade_apart(self, prepared: PreparedTask) -> None:
         self._grading = True
-        async with AsyncExitStack() as stack:
+        async with self._stopping() as stack:
             fresh = self._ports.benchmark.grading is GradingMode.FRESH
             sandbox = await self._open(stack, "grade") if fresh else None
             await self._do_grade(prepared, sandbox)
-            await self._stop(stack)
 
     async def _open(self, stack: AsyncExitStack, purpose: str) -> Sandbox:
         environment = self._ports.environment
@@ -241,11 +239,17 @@ class AttemptTry:
             submission = self._submission or Submission()
             self._grade = await self._ports.benchmark.grade(prepared, submission, sandbox, self._context)
 
-    async def _stop(self, stack: AsyncExitStack) -> None:
-        started = time.monotonic()
-        self._ports.emit(StageEntered(key=self._key, stage=Stage.STOP, try_number=self._number))
-        await stack.aclose()
-        self._add_timing(Stage.STOP, started)
+    @asynccontextmanager
+    async def _stopping(self) -> AsyncIterator[AsyncExitStack]:
+        """What enters the stack inside is stopped afterwards, on every path; that is timed as a stage too."""
+        stack = AsyncExitStack()
+        try:
+            yield stack
+        finally:
+            started = time.monotonic()
+            self._ports.emit(StageEntered(key=self._key, stage=Stage.STOP, try_number=self._number))
+            await stack.aclose()
+            self._add_timing(Stage.STOP, started)
 
     @asynccontextmanager
     async def _entered(self, stage: Stage, broken: type[AgentCompassError]) -> AsyncIterator[None]:

@@ -5,10 +5,11 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 
 class Interrupts:
-    """First Ctrl-C: soft. Second, SIGTERM, or the run's time limit: hard. Each callback is called once."""
+    """First Ctrl-C: soft. Second, SIGTERM, a closed terminal, or the run's limit: hard. Each callback comes once."""
 
     def __init__(self, on_soft: Callable[[str], None], on_hard: Callable[[str], None]) -> None:
         self._on_soft, self._on_hard = on_soft, on_hard
@@ -25,10 +26,10 @@ class Interrupts:
         self.soft = True
         self._on_soft("interrupt: running attempts may finish; interrupt again to stop them")
 
-    def terminate(self) -> None:
-        """A SIGTERM."""
+    def terminate(self, name: str) -> None:
+        """A SIGTERM or SIGHUP."""
         self.by_signal = True
-        self.cut("SIGTERM")
+        self.cut(name)
 
     def cut(self, reason: str) -> None:
         """Stop now."""
@@ -41,7 +42,9 @@ class Interrupts:
     def installed(self, timeout_seconds: float | None) -> Iterator[None]:
         """Inside, the process's signals and the time limit come here. Only the main thread can take signals."""
         loop = asyncio.get_running_loop()
-        handlers = {signal.SIGINT: self.interrupt, signal.SIGTERM: self.terminate}
+        handlers: dict[signal.Signals, Callable[[], None]] = {signal.SIGINT: self.interrupt}
+        for ending in (signal.SIGTERM, signal.SIGHUP):
+            handlers[ending] = partial(self.terminate, ending.name)
         if threading.current_thread() is not threading.main_thread():
             handlers = {}
         for number, handler in handlers.items():

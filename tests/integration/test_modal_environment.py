@@ -31,15 +31,7 @@ class TestModalOnDebian(OnModal):
         return SandboxSpec(image=debian_image, timeout=600)
 
 
-class TestModalOnBusybox(OnModal):
-    quiet_s = 3
-
-    @pytest.fixture
-    def spec(self, busybox_image: str) -> SandboxSpec:
-        return SandboxSpec(image=busybox_image, timeout=600)
-
-
-class TestModalV1OnDebian(OnModal):
+class TestModalV1OnBusybox(OnModal):
     quiet_s = 3
 
     @pytest.fixture(autouse=True)
@@ -47,5 +39,5 @@ class TestModalV1OnDebian(OnModal):
         monkeypatch.setenv("MODAL_SANDBOX_V2", "0")
 
     @pytest.fixture
-    def spec(self, debian_image: str) -> SandboxSpec:
-        return SandboxSpec(image=debian_image, timeout=600)
+    def spec(self, busybox_image: str) -> SandboxSpec:
+        return SandboxSpec(image=busybox_image, timeout=600)

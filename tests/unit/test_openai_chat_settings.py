@@ -10,6 +10,15 @@ from hypothesis import strategies as st
 from pydantic import SecretStr, ValidationError
 
 
+def test_a_key_and_a_user_in_the_address_are_refused_unseen() -> None:
+    endpoint = ModelEndpoint(name="m", base_url="https://me:word@h/v1", api_key=SecretStr("sk-secret"))
+
+    with pytest.raises(ConfigError, match="leave one out") as refused:
+        read_key(endpoint)
+    assert "word" not in str(refused.value)
+    assert "sk-secret" not in str(refused.value)
+
+
 async def test_it_is_built_from_nothing_but_an_address_and_keeps_its_name() -> None:
     model = OpenAIChatModel(OpenAIChatParameters(), ModelEndpoint(name="org/m:tag", base_url="http://localhost:1/v1"))
     await model.close()

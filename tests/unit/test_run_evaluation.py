@@ -183,6 +183,13 @@ async def test_what_breaks_in_a_stage_is_an_error_of_that_stage_and_never_a_scor
     assert world.environment.live == {}
 
 
+async def test_stopping_is_timed_also_after_an_error() -> None:
+    world = World(tasks=1, harness=FakeHarness(result=raising(ModelRefused("401"))))
+    await world.start()
+
+    assert "stop" in world.store.records[FIRST].timings
+
+
 async def test_a_transient_error_is_tried_again_and_the_try_is_shown() -> None:
     world = World(environment=FakeEnvironment(open_faults={1: SandboxLost("gone")}))
     await world.start(selection=TaskSelection(limit=1), max_retries=2)
@@ -410,8 +417,11 @@ async def test_a_hard_interrupt_stops_sandboxes_and_records_what_was_cut(way: st
     run = asyncio.create_task(evaluation.run())
     await asyncio.sleep(0.02)
     interrupts = evaluation._interrupts
-    for call in [interrupts.interrupt] * 2 if way == "second interrupt" else [interrupts.terminate]:
-        call()
+    if way == "second interrupt":
+        interrupts.interrupt()
+        interrupts.interrupt()
+    else:
+        interrupts.terminate("SIGTERM")
     outcome = await run
 
     assert outcome.summary.counts.cancelled == 2

@@ -63,7 +63,8 @@ def read_key(endpoint: ModelEndpoint) -> str:
     """The key to send.
 
     Raises:
-        ConfigError: none is given for OpenAI's own endpoint, or it holds what no header can.
+        ConfigError: none is given for OpenAI's own endpoint, it holds what no header can, or the URL names a user, whom
+            the HTTP client would send in the key's place.
     """
     key = endpoint.api_key.get_secret_value().strip() if endpoint.api_key else ""
     if not key and endpoint.base_url is None:
@@ -75,6 +76,11 @@ def read_key(endpoint: ModelEndpoint) -> str:
         raise ConfigError(
             f"model {endpoint.name!r}: the API key has spaces or other characters that no header can carry",
             hint="give the bare key",
+        )
+    if key and "@" in urlsplit(endpoint.base_url or "").netloc:
+        raise ConfigError(
+            f"model {endpoint.name!r}: both an API key and a user in the base URL, and only one can be sent",
+            hint="leave one out",
         )
     return key or NO_KEY
 
