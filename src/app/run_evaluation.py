@@ -85,9 +85,9 @@ class RunEvaluation:
         tasks = await self.load_tasks()
         try:
             stored = await ports.store.open(self._info(tasks))
-            graded = self._take_up(stored, tasks)
+            kept = self._take_up(stored, tasks)
             with self._interrupts.installed(timeout_seconds):
-                await self._run_all(tasks, graded)
+                await self._run_all(tasks, kept)
             summary = self._summary(len(tasks), time.monotonic() - started)
             paths = await ports.store.save_summary(summary)
             self._emit(RunEnded(summary=summary, folder=str(ports.folder)))
@@ -123,22 +123,22 @@ class RunEvaluation:
             hint = f"set model.params.prices for {ports.model.name!r}, or leave cost_limit out"
             raise ConfigError("cost_limit needs the model's price, which is not known", hint=hint)
 
-    def _take_up(self, stored: Iterator[tuple[AttemptKey, AttemptRecord]], tasks: Sequence[Task]) -> set[AttemptKey]:
-        """Count what is stored of the selection; what has no score stays as a try of the attempt to come."""
+    def _take_up(self, stored: Iterator[tuple[AttemptKey, AttemptRecord]], tasks: Sequence[Task]) -> int:
+        """Count what is stored of the selection: how many have a score; any other is a try of the attempt to come."""
         categories = {task.id: task.category for task in tasks}
         self._tally = Tally(len(tasks), self._request.k)
-        graded: set[AttemptKey] = set()
+        kept = 0
         for key, record in stored:
             if key.task_id not in categories or key.attempt > self._request.k:
                 continue
             self._tally.add(key, categories[key.task_id], record)
             if record.status in GRADED:
-                graded.add(key)
+                kept += 1
             else:
                 self._earlier[key] = (*record.tries, *as_tries(record))
-        return graded
+        return kept
 
-    async def _run_all(self, tasks: Sequence[Task], graded: set[AttemptKey]) -> None:
+    async def _run_all(self, tasks: Sequence[Task], kept: int) -> None:
         request, selected = self._request, len(tasks) * self._request.k
         title = f"{request.benchmark} / {request.harness} / {request.model.name} / {request.environment}"
         self._emit(
@@ -147,15 +147,15 @@ class RunEvaluation:
                 run_id=request.run_id,
                 title=title,
                 selected=selected,
-                kept=len(graded),
+                kept=kept,
                 folder=str(self._ports.folder),
             )
         )
-        plan = planned(tasks, request.k, graded)
+        plan = planned(tasks, request.k, self._tally.has_graded)
         runner = AttemptRunner(self._attempt_ports())
         try:
             async with asyncio.TaskGroup() as group:
-                for _ in range(min(request.task_concurrency, selected - len(graded))):
+                for _ in range(min(request.task_concurrency, selected - kept)):
                     self._workers.append(group.create_task(self._work(plan, runner)))
         except BaseExceptionGroup as exc:  # several workers may fail alike, of one full disk
             raise exc.exceptions[0] from None

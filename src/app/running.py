@@ -4,12 +4,14 @@ import asyncio
 
 from ..adapters.results.report import render_table
 from .container import Places, run_folder
+from .garbage import collect_as_usual
 from .sdk import evaluate
 from .settings import Settings
 
 
 def run_to_end(settings: Settings) -> tuple[str, int]:
     """Run what `settings` ask for; the table for stdout, and the exit code."""
+    collect_as_usual()
     request = settings.request()
     places = Places(settings.results_dir, settings.data_dir)
     outcome = asyncio.run(

@@ -141,6 +141,11 @@ class Tally:
         if "total" in record.timings:
             self._totals.append(record.timings["total"])
 
+    def has_graded(self, key: AttemptKey) -> bool:
+        """Whether a graded record of `key` was added."""
+        task = self._tasks.get(key.task_id)
+        return task is not None and bool(task.graded >> key.attempt & 1)
+
     def accuracy_graded(self) -> Rate:
         """Over graded attempts."""
         return rate_of(self._correct, self._graded, self._graded_tasks)

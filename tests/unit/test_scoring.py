@@ -214,6 +214,15 @@ def test_a_graded_attempt_is_final() -> None:
     assert tally.counts().incorrect == 1
 
 
+def test_only_an_attempt_with_a_graded_record_is_graded() -> None:
+    tally = Tally(2, 3)
+    tally.add(key(0, 2), "", record())
+    tally.add(key(1, 1), "", failed())
+    graded = [(task, number) for task in range(3) for number in (1, 2, 3) if tally.has_graded(key(task, number))]
+
+    assert graded == [(0, 2)]
+
+
 def test_a_new_record_takes_the_place_of_an_error() -> None:
     tally = Tally(1, 1)
     tally.add(key(0), "", failed())

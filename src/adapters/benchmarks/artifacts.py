@@ -14,6 +14,8 @@ from .task_toml import CollectHook, TaskToml
 
 log = structlog.get_logger()
 MAX_ARTIFACT_BYTES = 256 * 1024 * 1024
+AGENT_FOLDERS = {PurePosixPath("/logs/agent"): "agent", PurePosixPath("/logs/artifacts"): "artifacts"}
+"""Kept of every attempt, under this name beside it."""
 _MEASURE_LIMIT_S = 60.0
 
 
@@ -38,16 +40,13 @@ async def collect_artifacts(sandbox: Sandbox, config: TaskToml, log_dir: Path) -
     for number, (source, target) in enumerate(sources.items()):
         size = read_size(measured.stdout, str(number))
         reason = await fetched(sandbox, source, log_dir / target, size, MAX_ARTIFACT_BYTES)
-        if number >= len(_ALWAYS) or reason not in ("", "missing", "empty"):
+        if number >= len(AGENT_FOLDERS) or reason not in ("", "missing", "empty"):
             report[str(source)] = reason or "kept"
     return report
 
 
-_ALWAYS = {PurePosixPath("/logs/agent"): "agent", PurePosixPath("/logs/artifacts"): "artifacts"}
-
-
 def _sources(config: TaskToml) -> dict[PurePosixPath, str]:
-    sources = dict(_ALWAYS)
+    sources = dict(AGENT_FOLDERS)
     for artifact in config.artifacts:
         source = PurePosixPath(config.environment.workdir or "/") / artifact.source
         target = artifact.destination or str(source).lstrip("/")

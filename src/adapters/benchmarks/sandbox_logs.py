@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from ...domain.errors import SandboxFailed
+from ...domain.errors import SandboxFailed, SandboxLost
 from ...domain.ports import Sandbox
 
 MAX_ENTRIES = 20_000
@@ -75,6 +75,8 @@ async def fetched(sandbox: Sandbox, source: PurePosixPath, target: Path, size: S
         await sandbox.download(source, target)
     except FileNotFoundError:
         return "missing"
+    except SandboxLost:
+        raise
     except (SandboxFailed, OSError) as exc:
         return f"not fetched: {exc}"
     return ""

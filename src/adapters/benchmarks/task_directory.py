@@ -25,17 +25,18 @@ from ...domain.task import (
     TaskSelection,
 )
 from ...domain.value import Parameters
-from .artifacts import collect_artifacts
+from .artifacts import AGENT_FOLDERS, MAX_ARTIFACT_BYTES, collect_artifacts
 from .git_source import Checkout, checkout
 from .task_folder import TaskFolder, find_tasks, read_task
 from .task_toml import HealthCheck, TaskProblems, interpolated
-from .verifier import TestRun, run_tests
+from .verifier import Folder, TestRun, run_tests
 from .verifier_kit import VerifierKit, read_kit
 
 DEFAULT_AGENT_S = 3600.0
 GRADE_TRANSFERS_S = 180.0
 """For what surrounds the tests: putting them in, fetching what they left."""
 _SETUP_LIMIT_S = 60.0
+# The output goes by way of a file, so that a service which the solution leaves running can go on writing.
 _SOLVE = """R="${AGENTCOMPASS_ROOT:-}"
 chmod a+x "$R/solution/solve.sh" 2>/dev/null
 mkdir -p "$R/logs/agent" 2>/dev/null
@@ -44,6 +45,9 @@ if [ -x "$R/solution/solve.sh" ] && command -v bash > /dev/null 2>&1; then
 else
   ("${BASH:-sh}" "$R/solution/solve.sh")
 fi > "$R/logs/agent/oracle.txt" 2>&1
+ac_code=$?
+cat "$R/logs/agent/oracle.txt" && rm -f "$R/logs/agent/oracle.txt"
+exit "$ac_code"
 """
 _WORKDIR = 'ac_path=$(pwd -P); printf %s "${ac_path#"${AGENTCOMPASS_ROOT:-}"}"'
 
@@ -188,14 +192,23 @@ class TaskDirectoryBenchmark:
     async def collect(
         self, task: PreparedTask, sandbox: Sandbox | None, result: HarnessResult | None, context: AttemptContext
     ) -> Submission:
-        """The submission is the sandbox itself; the agent's logs and the artifacts are kept beside the attempt."""
-        kept = await collect_artifacts(_needed(sandbox), self._folder(task.task).config, context.log_dir)
+        """The submission is the sandbox itself; the agent's logs and the artifacts are kept beside the attempt.
+
+        Where the task names none and the agent ended by itself, `grade` looks for them, which saves calls.
+        """
+        config = self._folder(task.task).config
+        if result is not None and not config.artifacts and not config.verifier.collect:
+            return Submission()
+        kept = await collect_artifacts(_needed(sandbox), config, context.log_dir)
         return Submission(extra={"artifacts": kept} if kept else {})
 
     async def grade(
         self, task: PreparedTask, submission: Submission, sandbox: Sandbox | None, context: AttemptContext
     ) -> Grade:
-        """The reward that the task's tests write; their logs go to the attempt's `verifier/`."""
+        """The reward that the task's tests write; their logs go to the attempt's `verifier/`.
+
+        What the agent left in /logs/agent and /logs/artifacts is kept as well, unless `collect` has done so.
+        """
         folder = self._folder(task.task)
         limit_s, limit_name = _verifier_limit(folder, self._parameters)
         run = TestRun(
@@ -206,6 +219,7 @@ class TaskDirectoryBenchmark:
             limit_name=limit_name,
             logs=context.log_dir / "verifier",
             kit=self._kit.path if self._kit else None,
+            beside=_not_kept_yet(context.log_dir),
         )
         return await run_tests(_needed(sandbox), run)
 
@@ -218,6 +232,11 @@ class TaskDirectoryBenchmark:
                 raise ConfigError(f"task {task.id!r} has no folder")
             self._folders[task.id] = read_task(task.path, task.id)
         return self._folders[task.id]
+
+
+def _not_kept_yet(log_dir: Path) -> dict[PurePosixPath, Folder]:
+    targets = {source: log_dir / name for source, name in AGENT_FOLDERS.items()}
+    return {source: Folder(path, MAX_ARTIFACT_BYTES) for source, path in targets.items() if not path.exists()}
 
 
 def _unknown(name: str, found: Mapping[str, Path], benchmark: str) -> ConfigError:

@@ -1,19 +1,19 @@
-"""Running a task's tests in the agent's sandbox: three calls, and no verdict but theirs."""
+"""Running a task's tests in the agent's sandbox: two calls where they leave little, and no verdict but theirs."""
 
 import asyncio
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 import structlog
 from pydantic import JsonValue
 
-from ...domain.errors import SandboxFailed, StageTimeout, VerifierFailed
+from ...domain.errors import SandboxFailed, SandboxLost, StageTimeout, VerifierFailed
 from ...domain.ports import Sandbox
 from ...domain.sandbox import Command, ExecResult
 from ...domain.task import Grade
-from .sandbox_logs import SIZE_FUNCTION, Size, fetched, read_size, size_call
+from .sandbox_logs import fetched
 from .verdict import (
     MAX_CTRF_BYTES,
     MAX_REWARD_BYTES,
@@ -26,6 +26,8 @@ from .verdict import (
     read_regular,
     reward_from_files,
 )
+from .verifier_report import MAX_REPORT_BYTES, REPORTED_FILES, Report, TornReport, read_report
+from .verifier_script import NEEDS_ROOT, NOT_READY, NOT_ROOT, RUN, report_script, setup_script
 
 log = structlog.get_logger()
 VERIFIER_LOGS = PurePosixPath("/logs/verifier")
@@ -33,54 +35,21 @@ MAX_LOGS_BYTES = 64 * 1024 * 1024
 """A larger /logs/verifier stays in the sandbox, but for the verdict."""
 ROOT_LIMIT_S = 60.0
 """For each of the short calls beside the tests."""
-_NOT_ROOT, _NOT_READY = 93, 94
 _PYTEST_SETTINGS = ("pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
 _SMALL_FILES = {"reward.json": MAX_REWARD_BYTES, "reward.txt": MAX_REWARD_BYTES, "ctrf.json": MAX_CTRF_BYTES}
-
-_NEEDS_ROOT = f'[ "$(id -u)" = 0 ] || [ -n "${{AGENTCOMPASS_ROOT:-}}" ] || exit {_NOT_ROOT}\n'
-_SETUP = """R="${AGENTCOMPASS_ROOT:-}"
-[ -L "$R/logs" ] && rm -f "$R/logs"
-rm -rf "$R/tests" "$R/logs/verifier"
-for ac_path in "$R/tests" "$R/logs/verifier"; do
-  if [ -e "$ac_path" ] || [ -L "$ac_path" ]; then echo "$ac_path cannot be removed" >&2; exit NOT_READY; fi
-done
-mkdir -p "$R/logs/verifier" && chmod 777 "$R/logs/verifier" && mv "${R}STAGED" "$R/tests" &&
-  chmod -R a+rX "$R/tests" && chmod a+x "$R/tests/test.sh" || exit NOT_READY
-"""
-# A settings file of pytest's in / (an agent's, say) would rule the hidden tests, were there none beside them.
-_PIN_PYTEST = ': > "$R/tests/pytest.ini"\n'
-# What an agent may have left to run inside the verifier's Python: start-up files made after the machine had started.
-# Field 22 of /proc/1/stat is its start in ticks since boot; a second is added for what the start itself wrote.
-_STARTUP_FILES = r"""
-if [ -z "$R" ] && read -r ac_stat < /proc/1/stat; then
-  set -- ${ac_stat##*) }
-  ac_ticks=${20:-0} ac_boot=0
-  while read -r ac_key ac_value; do [ "$ac_key" = btime ] && ac_boot=$ac_value; done < /proc/stat
-  if [ "$ac_boot" -gt 0 ] && [ "$ac_ticks" -gt 0 ]; then
-    find /etc/ld.so.preload /usr/lib/python3* /usr/local/lib/python3* /opt/*/lib/python3* /root/.local/lib/python3* \
-      /home/*/.local/lib/python3* "$PWD"/*/lib/python3* "$PWD"/.venv/lib/python3* -maxdepth 2 \
-      \( -name sitecustomize.py -o -name usercustomize.py -o -name ld.so.preload \) \
-      -newerct "@$((ac_boot + ac_ticks / 100 + 1))" 2>/dev/null |
-    while IFS= read -r ac_file; do rm -f "$ac_file" && printf 'removed=%s\n' "$ac_file"; done
-  fi
-fi
-"""
-_KIT = """
-rm -rf "$R/verifier-kit"
-mv "${R}STAGED-kit" "$R/verifier-kit" && chmod -R a+rX "$R/verifier-kit" || exit NOT_READY
-if [ -f "$R/verifier-kit/setup.sh" ]; then sh "$R/verifier-kit/setup.sh" >&2 || exit NOT_READY; fi
-"""
-_RUN = """R="${AGENTCOMPASS_ROOT:-}"
-if command -v bash > /dev/null 2>&1; then ("$R/tests/test.sh"); else (sh "$R/tests/test.sh"); fi \\
-  > "$R/logs/verifier/test-stdout.txt" 2>&1
-printf 'code=%s\\n' "$?"
-"""
-_MEASURE = SIZE_FUNCTION + size_call("logs", '"${AGENTCOMPASS_ROOT:-}/logs/verifier"', MAX_LOGS_BYTES)
 _TAIL = 'tail -c 65536 "${AGENTCOMPASS_ROOT:-}/logs/verifier/test-stdout.txt"'
 
 
 class VerifierTimedOut(StageTimeout, VerifierFailed):
     """The tests outlived their limit."""
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A folder of the sandbox that is kept: where to, and how much of it at most."""
+
+    target: Path
+    max_bytes: int
 
 
 @dataclass(frozen=True)
@@ -97,92 +66,162 @@ class TestRun:
     """Local folder for what the tests leave in /logs/verifier."""
     kit: Path | None = None
     """Folder that is put at /verifier-kit before the tests; its setup.sh, if any, is run as root."""
+    beside: Mapping[PurePosixPath, Folder] = field(default_factory=dict)
+    """What else of the sandbox is kept when the tests have ended; that costs no call where there is nothing in it."""
 
 
 async def run_tests(sandbox: Sandbox, run: TestRun) -> Grade:
     """Put the hidden tests in, run them, read their verdict.
 
     Whatever lay at /tests and /logs/verifier is gone before. Score is the reward, correct is a reward of 1 or more.
+    `extra` has the `verify_log`, and as `artifacts` those of `beside` that could not be kept, with the reason.
 
     Raises:
         VerifierTimedOut: `limit_s` was reached.
         VerifierFailed: the tests could not be put in or run, or left no verdict that can be read and believed.
         SandboxLost, SandboxFailed: as they came.
     """
-    staged = f"/.staged-{secrets.token_hex(8)}"
-    await sandbox.upload(run.tests, PurePosixPath(staged))
-    if run.kit is not None:
-        await sandbox.upload(run.kit, PurePosixPath(f"{staged}-kit"))
-    setup, result = await _run_staged(sandbox, run, staged)
-    if result.timed_out:
-        await _keep_logs(sandbox, run.logs)
-        raise VerifierTimedOut("tests", run.limit_name, run.limit_s, result.duration_s)
-    await _fetch_logs(sandbox, run.logs, read_size(result.stdout, "logs"))
-    details: dict[str, JsonValue] = {"test_return_code": _code(result), "duration_s": round(result.duration_s, 3)}
-    removed = [line.removeprefix("removed=") for line in setup.splitlines() if line.startswith("removed=")]
-    if removed:
-        log.warning("startup_files.removed", files=removed)
-        details["removed"] = list[JsonValue](removed)
-    return await asyncio.to_thread(_grade, run, details)
+    return await _Verification(sandbox, run).grade()
 
 
-async def _run_staged(sandbox: Sandbox, run: TestRun, staged: str) -> tuple[str, ExecResult]:
-    setup = _setup_script(run, staged)
-    if run.user is None:
-        script = f"{_NEEDS_ROOT}{setup}{_RUN}{_MEASURE}"
-        result = await sandbox.exec(Command(script=script, env=dict(run.env), timeout_s=run.limit_s))
-        if result.exit_code != _NOT_ROOT:
-            return result.stdout, _checked(result)
-    prepared = _checked(await sandbox.exec(Command(script=setup, user="root", timeout_s=ROOT_LIMIT_S)))
-    if prepared.timed_out:
-        raise SandboxFailed(f"putting the tests in took more than {ROOT_LIMIT_S:g} s")
-    command = Command(script=_RUN + _MEASURE, env=dict(run.env), user=run.user, timeout_s=run.limit_s)
-    return prepared.stdout, _checked(await sandbox.exec(command))
+class _Verification:
+    def __init__(self, sandbox: Sandbox, run: TestRun) -> None:
+        self._sandbox, self._run = sandbox, run
+        self._nonce = f"agentcompass-{secrets.token_hex(16)}"
+        self._folders = {VERIFIER_LOGS: Folder(run.logs, MAX_LOGS_BYTES), **run.beside}
+        self._root: str | None = None
+        """Who may do all in the sandbox; None is its own user."""
+        self._duration_s = 0.0
+
+    async def grade(self) -> Grade:
+        try:
+            report = await self._tests()
+        except (VerifierFailed, SandboxFailed):
+            await self._keep_logs()
+            raise
+        await asyncio.to_thread(_write, self._run.logs, report.files)
+        await self._fetch_untold(report)
+        artifacts = await self._fetch_rest(report)
+        details: dict[str, JsonValue] = {"test_return_code": report.code, "duration_s": round(self._duration_s, 3)}
+        if report.removed:
+            log.warning("startup_files.removed", files=list(report.removed))
+            details["removed"] = list[JsonValue](report.removed)
+        grade = await asyncio.to_thread(_grade, self._run, report, details)
+        return grade.model_copy(update={"extra": grade.extra | {"artifacts": artifacts}}) if artifacts else grade
+
+    async def _tests(self) -> Report:
+        staged = f"/.staged-{secrets.token_hex(8)}"
+        await self._sandbox.upload(self._run.tests, PurePosixPath(staged))
+        if self._run.kit is not None:
+            await self._sandbox.upload(self._run.kit, PurePosixPath(f"{staged}-kit"))
+        setup = _setup(self._run, staged)
+        if self._run.user is None:
+            result = await self._exec_tests(f"{NEEDS_ROOT}{setup}{RUN}{self._report_script()}")
+            if result.exit_code != NOT_ROOT:
+                return self._report(self._ended(result))
+        self._root = "root"
+        prepared = _checked(await self._exec_beside(setup))
+        if prepared.timed_out:
+            raise SandboxFailed(f"putting the tests in took more than {ROOT_LIMIT_S:g} s")
+        tested = self._ended(await self._exec_tests(RUN))
+        reported = _checked(await self._exec_beside(self._report_script()))
+        return self._report(prepared.stdout + tested + reported.stdout)
+
+    async def _exec_tests(self, script: str) -> ExecResult:
+        run = self._run
+        command = Command(
+            script=script,
+            env=dict(run.env),
+            user=run.user,
+            timeout_s=run.limit_s,
+            max_output_bytes=MAX_REPORT_BYTES,
+        )
+        return await self._sandbox.exec(command)
+
+    async def _exec_beside(self, script: str) -> ExecResult:
+        command = Command(script=script, user=self._root, timeout_s=ROOT_LIMIT_S, max_output_bytes=MAX_REPORT_BYTES)
+        return await self._sandbox.exec(command)
+
+    def _ended(self, result: ExecResult) -> str:
+        self._duration_s = result.duration_s
+        if result.timed_out:
+            raise VerifierTimedOut("tests", self._run.limit_name, self._run.limit_s, result.duration_s)
+        return _checked(result).stdout
+
+    def _report_script(self) -> str:
+        folders = {path: folder.max_bytes for path, folder in self._folders.items()}
+        return report_script(self._nonce, REPORTED_FILES, folders)
+
+    def _report(self, output: str) -> Report:
+        try:
+            return read_report(output, self._nonce, list(self._folders))
+        except TornReport as exc:
+            raise VerifierFailed(f"no verdict: {exc}") from exc
+
+    async def _keep_logs(self) -> None:
+        """The logs are worth having, the error is not worth replacing."""
+        try:
+            report = self._report((await self._exec_beside(self._report_script())).stdout)
+            await asyncio.to_thread(_write, self._run.logs, report.files)
+            await self._fetch_untold(report)
+            await self._fetch_rest(report)
+        except (SandboxFailed, SandboxLost, VerifierFailed) as exc:
+            log.info("verifier_logs.not_kept", error=str(exc))
+
+    async def _fetch_untold(self, report: Report) -> None:
+        """What the verdict still needs: with all that is beside it, or alone where that is too much."""
+        size = (report.sizes or {}).get(VERIFIER_LOGS)
+        if report.untold and size is not None and size.exceeds(MAX_LOGS_BYTES):
+            await self._fetch_alone(report.untold)
+        elif report.untold:
+            try:
+                await self._sandbox.download(VERIFIER_LOGS, self._run.logs)
+            except FileNotFoundError:
+                log.info("verifier_logs.missing")
+
+    async def _fetch_alone(self, names: frozenset[str]) -> None:
+        for name in sorted(names & _SMALL_FILES.keys()):
+            content = await _small_file(self._sandbox, name, _SMALL_FILES[name])
+            if content is not None:
+                (self._run.logs / name).write_bytes(content)
+        if "test-stdout.txt" in names:
+            tail = await self._exec_beside(_TAIL)
+            (self._run.logs / "test-stdout.txt").write_text(tail.stdout, "utf-8", "replace")
+
+    async def _fetch_rest(self, report: Report) -> dict[str, JsonValue]:
+        """Returns what could not be had, with the reason; that the sandbox has died is no matter any more."""
+        reasons: dict[str, JsonValue] = {}
+        for path, size in (report.sizes or {}).items():
+            if path == VERIFIER_LOGS and (report.untold or size.entries == 1 + len(report.files)):
+                continue
+            folder = self._folders[path]
+            try:
+                reason = await fetched(self._sandbox, path, folder.target, size, folder.max_bytes)
+            except SandboxLost as exc:
+                reason = str(exc)
+            if reason not in ("", "missing", "empty"):
+                log.warning("logs.not_kept", path=str(path), reason=reason)
+                reasons[str(path)] = reason
+        reasons.pop(str(VERIFIER_LOGS), None)
+        return reasons
 
 
-def _setup_script(run: TestRun, staged: str) -> str:
+def _setup(run: TestRun, staged: str) -> str:
     pin = not any((run.tests / name).exists() for name in _PYTEST_SETTINGS) and any(run.tests.rglob("*.py"))
-    script = f"{_SETUP}{_PIN_PYTEST if pin else ''}{_STARTUP_FILES}{_KIT if run.kit else ''}"
-    return script.replace("STAGED", staged).replace("NOT_READY", str(_NOT_READY))
+    return setup_script(staged, pin_pytest=pin, kit=run.kit is not None)
 
 
 def _checked(result: ExecResult) -> ExecResult:
     if result.ok or result.timed_out:
         return result
-    what = "the tests could not be put in" if result.exit_code == _NOT_READY else "the tests' shell was ended"
+    what = "the tests could not be put in" if result.exit_code == NOT_READY else "the tests' shell was ended"
     raise VerifierFailed(f"{what}: status {result.exit_code}, {_last_line(result.stderr) or 'no message'}")
 
 
-def _code(result: ExecResult) -> int | None:
-    codes = [line.removeprefix("code=") for line in result.stdout.splitlines() if line.startswith("code=")]
-    return int(codes[-1]) if codes and codes[-1].isdigit() else None
-
-
-async def _keep_logs(sandbox: Sandbox, logs: Path) -> None:
-    """After a time-out: the logs are worth having, the error is not worth replacing."""
-    try:
-        measured = await sandbox.exec(Command(script=_MEASURE, timeout_s=ROOT_LIMIT_S))
-        await fetched(sandbox, VERIFIER_LOGS, logs, read_size(measured.stdout, "logs"), MAX_LOGS_BYTES)
-    except SandboxFailed as exc:
-        log.info("verifier_logs.not_kept", error=str(exc))
-
-
-async def _fetch_logs(sandbox: Sandbox, logs: Path, size: Size | None) -> None:
-    """All the tests left; of too much, the verdict alone."""
-    await asyncio.to_thread(logs.mkdir, parents=True, exist_ok=True)
-    if size is None or not size.exceeds(MAX_LOGS_BYTES):
-        try:
-            await sandbox.download(VERIFIER_LOGS, logs)
-        except FileNotFoundError:
-            log.info("verifier_logs.missing")
-        return
-    log.warning("verifier_logs.too_large", size_kib=size.kib, entries=size.entries)
-    for name, max_bytes in _SMALL_FILES.items():
-        content = await _small_file(sandbox, name, max_bytes)
-        if content is not None:
-            (logs / name).write_bytes(content)
-    tail = Command(script=_TAIL, timeout_s=ROOT_LIMIT_S)
-    (logs / "test-stdout.txt").write_text((await sandbox.exec(tail)).stdout, "utf-8", "replace")
+def _write(logs: Path, files: Mapping[str, bytes]) -> None:
+    logs.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        (logs / name).write_bytes(content)
 
 
 async def _small_file(sandbox: Sandbox, name: str, max_bytes: int) -> bytes | None:
@@ -196,23 +235,34 @@ async def _small_file(sandbox: Sandbox, name: str, max_bytes: int) -> bytes | No
         raise VerifierFailed(f"{name} cannot be read: {exc}") from exc
 
 
-def _grade(run: TestRun, details: dict[str, JsonValue]) -> Grade:
-    stdout = (read_regular(run.logs / "test-stdout.txt", MAX_STDOUT_BYTES) or b"").decode("utf-8", "replace")
-    ctrf = read_regular(run.logs / "ctrf.json", MAX_CTRF_BYTES)
+def _grade(run: TestRun, report: Report, details: dict[str, JsonValue]) -> Grade:
+    stdout = (_content(run, report, "test-stdout.txt", MAX_STDOUT_BYTES) or b"").decode("utf-8", "replace")
+    ctrf = _content(run, report, "ctrf.json", MAX_CTRF_BYTES)
     evidence = Evidence(_scripts(run.tests), stdout, ctrf is not None, ctrf_counts(ctrf))
     try:
-        rewards = reward_from_files(
-            *(read_regular(run.logs / name, MAX_REWARD_BYTES) for name in ("reward.json", "reward.txt"))
-        )
+        rewards = reward_from_files(*(_reward(run, report, name) for name in ("reward.json", "reward.txt")))
         score = main_reward(rewards)
         reason = doubt(rewards, evidence)
     except NoVerdict as exc:
-        code = details["test_return_code"]
         last = _last_line(stdout)
-        reason = f"{exc}; test.sh ended with status {code}" + (f", its last line: {last!r}" if last else "")
+        reason = f"{exc}; test.sh ended with status {report.code}" + (f", its last line: {last!r}" if last else "")
     if reason:
         raise VerifierFailed(f"no verdict: {reason}", hint="see verifier/test-stdout.txt in the attempt's logs")
     return Grade(score=score, correct=score >= 1, extra={"verify_log": _verify_log(rewards, evidence, details)})
+
+
+def _content(run: TestRun, report: Report, name: str, max_bytes: int) -> bytes | None:
+    """As it was when the tests had ended; what a later download brings counts only for what was untold."""
+    if name in report.untold:
+        return read_regular(run.logs / name, max_bytes)
+    return report.files.get(name)
+
+
+def _reward(run: TestRun, report: Report, name: str) -> bytes | None:
+    content = _content(run, report, name, MAX_REWARD_BYTES + 1)
+    if content is not None and len(content) > MAX_REWARD_BYTES:
+        raise NoVerdict(f"{name} has more than {MAX_REWARD_BYTES} bytes")
+    return content
 
 
 def _verify_log(

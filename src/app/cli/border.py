@@ -1,6 +1,5 @@
 """The border of the command line, where errors end: the user's in one line, ours with a traceback."""
 
-import gc
 import sys
 import traceback
 from collections.abc import Sequence
@@ -9,12 +8,11 @@ from typing import Annotated
 import typer
 
 from ...domain.errors import AgentCompassError
+from ..garbage import collect_rarely
 from ..provenance import printable
 from .lazy import LazyGroup
 
 EXIT_BUG = 1
-_OBJECTS_BETWEEN_COLLECTIONS = 50_000
-"""Imports and settings make many objects and hardly any garbage: looking for it costs a tenth of the start."""
 EXIT_WRONG = 2
 EXIT_INTERRUPTED = 130
 
@@ -29,7 +27,7 @@ app = typer.Typer(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit: what the user did wrong is one line on stderr and exit code 2."""
-    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
+    collect_rarely()
     given = sys.argv[1:] if arguments is None else arguments
     sys.exit(_exit_code(given or ["--help"]))
 

@@ -1,0 +1,82 @@
+"""What a verifier's script tells of the tests: their exit code, and the small files that they left, byte for byte."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+from .sandbox_logs import Size, read_size
+
+REPORTED_FILES = {
+    "reward.json": 64 * 1024,
+    "reward.txt": 64 * 1024,
+    "ctrf.json": 256 * 1024,
+    "test-stdout.txt": 256 * 1024,
+}
+"""Most bytes of each that are told; a larger one is fetched."""
+MAX_REPORT_BYTES = 1024 * 1024
+"""Of a command's output: all of the above, and what surrounds it."""
+_REPLACEMENT = "\ufffd".encode()
+
+
+class TornReport(Exception):
+    """There is no report in this output."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """`files` hold what was told; `untold` are there as well, and have to be fetched to be known."""
+
+    code: int | None = None
+    """test.sh's exit code."""
+    removed: Sequence[str] = ()
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    untold: frozenset[str] = frozenset()
+    sizes: Mapping[PurePosixPath, Size] | None = None
+    """Of the folders that exist; None where they hold nothing but the files of this report."""
+
+
+def read_report(output: str, nonce: str, folders: Sequence[PurePosixPath]) -> Report:
+    """The report in the scripts' output, text that was decoded with replacement.
+
+    Sizes outrank all else: no content can pass for another's. Where one is not UTF-8, none is believed to be whole.
+
+    Raises:
+        TornReport: none, or not all of it.
+    """
+    line = rf"^{re.escape(nonce)}(?P<sizes>(?: (?:[0-9]{{1,7}}|-|\+)){{{len(REPORTED_FILES)}}}) (?P<more>all|more)\n"
+    header = re.search(line + r"(?P<measured>(?:size=.*\n)*)", output, re.MULTILINE)
+    if header is None:
+        raise TornReport("the verifier's shell told nothing of the tests")
+    head, sizes = output[: header.start()], dict(zip(REPORTED_FILES, header["sizes"].split(), strict=True))
+    told = {name: int(size) for name, size in sizes.items() if size.isdigit()}
+    files = _contents(output[header.end() :].encode(), told, nonce)
+    return Report(
+        code=_code(head),
+        removed=tuple(_values(head, "removed")),
+        files=files,
+        untold=frozenset(name for name, size in sizes.items() if size != "-") - files.keys(),
+        sizes=_sizes(header["measured"], folders) if header["more"] == "more" else None,
+    )
+
+
+def _contents(data: bytes, told: Mapping[str, int], nonce: str) -> dict[str, bytes]:
+    end = sum(told.values())
+    if _REPLACEMENT in data or data[end:] != f"\n{nonce}\n".encode():
+        return {}
+    starts = {name: sum(list(told.values())[:number]) for number, name in enumerate(told)}
+    return {name: data[start : start + told[name]] for name, start in starts.items()}
+
+
+def _sizes(measured: str, folders: Sequence[PurePosixPath]) -> dict[PurePosixPath, Size]:
+    found = {folder: read_size(measured, str(folder)) for folder in folders}
+    return {folder: size for folder, size in found.items() if size is not None}
+
+
+def _values(text: str, name: str) -> list[str]:
+    return [line.removeprefix(f"{name}=") for line in text.split("\n") if line.startswith(f"{name}=")]
+
+
+def _code(head: str) -> int | None:
+    codes = _values(head, "code")
+    return int(codes[-1]) if codes and codes[-1].isdecimal() and codes[-1].isascii() else None

@@ -1,0 +1,120 @@
+"""The shell side of a verifier: putting the hidden tests in, running them, telling what they left. POSIX sh."""
+
+import re
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+
+from .sandbox_logs import SIZE_FUNCTION, size_call
+
+NOT_ROOT, NOT_READY = 93, 94
+"""Exit codes: only root can put the tests in, and this is another user; they could not be put in."""
+MAX_REMOVED = 50
+"""So many of the files that were removed are told."""
+
+NEEDS_ROOT = f'[ "${{EUID:-$(id -u)}}" = 0 ] || [ -n "${{AGENTCOMPASS_ROOT:-}}" ] || exit {NOT_ROOT}\n'
+_SETUP = """R="${AGENTCOMPASS_ROOT:-}"
+[ -L "$R/logs" ] && rm -f "$R/logs"
+rm -rf "$R/tests" "$R/logs/verifier"
+for ac_path in "$R/tests" "$R/logs/verifier"; do
+  if [ -e "$ac_path" ] || [ -L "$ac_path" ]; then echo "$ac_path cannot be removed" >&2; exit NOT_READY; fi
+done
+mkdir -p -m 777 "$R/logs/verifier" && mv "${R}STAGED" "$R/tests" &&
+  { [ -x "$R/tests/test.sh" ] || chmod a+x "$R/tests/test.sh"; } && chmod -R a+rX "$R/tests" || exit NOT_READY
+"""
+# A settings file of pytest's in / (an agent's, say) would rule the hidden tests, were there none beside them.
+_PIN_PYTEST = ': > "$R/tests/pytest.ini"\n'
+# What an agent may have left to run inside the verifier's Python: start-up files made after the machine had started.
+# Field 22 of /proc/1/stat is its start in ticks since boot; a second is added for what the start itself wrote.
+_STARTUP_FILES = r"""
+if [ -z "$R" ] && read -r ac_stat < /proc/1/stat; then
+  set -- ${ac_stat##*) }
+  ac_ticks=${20:-0} ac_boot=0
+  while read -r ac_key ac_value; do [ "$ac_key" = btime ] && ac_boot=$ac_value; done < /proc/stat
+  if [ "$ac_boot" -gt 0 ] && [ "$ac_ticks" -gt 0 ]; then
+    find /etc/ld.so.preload /usr/lib/python3* /usr/local/lib/python3* /opt/*/lib/python3* /root/.local/lib/python3* \
+      /home/*/.local/lib/python3* "$PWD"/*/lib/python3* "$PWD"/.venv/lib/python3* -maxdepth 2 \
+      \( -name sitecustomize.py -o -name usercustomize.py -o -name ld.so.preload \) \
+      -newerct "@$((ac_boot + ac_ticks / 100 + 1))" 2>/dev/null |
+    while IFS= read -r ac_file; do
+      rm -f "$ac_file" && [ "${ac_told:=0}" -lt MAX_REMOVED ] && printf 'removed=%s\n' "$ac_file"
+      ac_told=$((ac_told + 1))
+    done
+  fi
+fi
+"""
+_KIT = """
+rm -rf "$R/verifier-kit"
+mv "${R}STAGED-kit" "$R/verifier-kit" && chmod -R a+rX "$R/verifier-kit" || exit NOT_READY
+if [ -f "$R/verifier-kit/setup.sh" ]; then sh "$R/verifier-kit/setup.sh" >&2 || exit NOT_READY; fi
+"""
+RUN = """R="${AGENTCOMPASS_ROOT:-}"
+if command -v bash > /dev/null 2>&1; then ("$R/tests/test.sh"); else (sh "$R/tests/test.sh"); fi \\
+  > "$R/logs/verifier/test-stdout.txt" 2>&1
+printf 'code=%s\\n' "$?"
+"""
+"""Nothing of the tests' own is printed: what follows is alone on the stream, whatever they leave running."""
+_REPORT = r"""R="${AGENTCOMPASS_ROOT:-}" V="${AGENTCOMPASS_ROOT:-}/logs/verifier"
+ac_look() {
+  ac_bytes=-
+  if [ -f "$V/$1" ] && [ ! -L "$V/$1" ]; then
+    ac_most=$2
+    set -- $(ls -ln "$V/$1" 2>/dev/null)
+    ac_bytes=${5:-+}
+    [ "$ac_bytes" -le "$ac_most" ] 2>/dev/null || ac_bytes=+
+  fi
+  ac_sizes="$ac_sizes $ac_bytes"
+}
+ac_put() {
+  case $2 in ([1-9]*) head -c "$2" "$V/$1" 2>/dev/null ;; esac
+}
+SIZE_FUNCTION
+ac_sizes=
+LOOKS
+ac_found=$(find ROOTS 2>/dev/null | head -n MOST | while IFS= read -r ac_line; do
+  case $ac_line in (EXPECTED) printf . ;; (*) printf more ;; esac
+done)
+case "$ac_found:$ac_sizes" in (:* | *more* | *+*) ac_more=more ;; (*) ac_more=all ;; esac
+echo "NONCE$ac_sizes $ac_more"
+if [ $ac_more = more ]; then
+MEASURES
+fi
+set -- $ac_sizes
+PUTS
+printf '\n%s\n' NONCE
+"""
+
+
+def setup_script(staged: str, *, pin_pytest: bool, kit: bool) -> str:
+    """Wipes /tests and /logs/verifier, and moves what was uploaded to `staged` (and `staged`-kit) in place.
+
+    Removes, and prints as `removed=PATH`, start-up files of Python that were made while the agent had the sandbox.
+    """
+    script = f"{_SETUP}{_PIN_PYTEST if pin_pytest else ''}{_STARTUP_FILES}{_KIT if kit else ''}"
+    return _filled(script, STAGED=staged, NOT_READY=str(NOT_READY), MAX_REMOVED=str(MAX_REMOVED))
+
+
+def report_script(nonce: str, files: Mapping[str, int], folders: Mapping[PurePosixPath, int]) -> str:
+    """Prints the `files` (name -> most bytes) of /logs/verifier, and whether there is more there or in `folders`.
+
+    First a line `NONCE SIZE... all|more`: for each file its size, `-` where there is no such regular file, `+` where it
+    is larger than its most. After `more`, what `ac_size` tells of each of `folders` (path -> most bytes), named by its
+    path. Then the files' bytes, one after the other, and a line `NONCE`. Links, pipes and devices are never opened.
+    """
+    roots = [f'"$R{folder}/."' for folder in folders]
+    known = [f'"$V/./{name}"' for name in files]
+    measures = [size_call(str(folder), f'"$R{folder}"', most) for folder, most in folders.items()]
+    return _filled(
+        _REPORT,
+        SIZE_FUNCTION=SIZE_FUNCTION,
+        LOOKS="\n".join(f"ac_look {name} {most}" for name, most in files.items()),
+        PUTS="\n".join(f'ac_put {name} "${number}"' for number, name in enumerate(files, 1)),
+        ROOTS=" ".join(roots),
+        EXPECTED=" | ".join(roots + known),
+        MOST=str(len(roots) + len(known) + 1),
+        MEASURES="".join(measures),
+        NONCE=nonce,
+    )
+
+
+def _filled(script: str, **values: str) -> str:
+    return re.sub("|".join(map(re.escape, values)), lambda match: values[match[0]], script)
