@@ -98,7 +98,7 @@ def test_junk_is_a_finite_number_or_no_verdict(data: bytes) -> None:
     [
         "/tests/test.sh: line 4: uvx: command not found\n",
         "curl: (6) Could not resolve host: example.org\nsh: 1: curl: not found\n",
-        "Err:1 http://deb.debian.org bookworm InRelease\n  Temporary failure resolving 'deb.debian.org'\n",
+        "Err:1 http://mirror.example.org bookworm InRelease\n  Temporary failure resolving 'mirror.example.org'\n",
         "E: Unable to locate package curl\n",
         "error: Request failed after 3 retries\n",
         "",

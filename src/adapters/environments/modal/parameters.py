@@ -92,7 +92,7 @@ class ModalParameters(Parameters):
     outbound_cidr_allowlist: tuple[str, ...] | None = None
     """The only addresses that a sandbox may reach, as in `10.0.0.0/8`."""
     outbound_domain_allowlist: tuple[str, ...] | None = None
-    """The only domains that a sandbox may reach, as in `pypi.org` or `*.example.com`."""
+    """The only domains that a sandbox may reach, as in `example.org` or `*.example.com`."""
     secrets: tuple[ObjectName, ...] = ()
     """Names of Modal Secrets, set as variables of every command. The agent can read them."""
     volumes: dict[str, ObjectName] = Field(default_factory=dict)
@@ -167,7 +167,7 @@ class ModalParameters(Parameters):
     def _domains(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
         for text in value or ():
             if not _DOMAIN.fullmatch(text):
-                raise ValueError(f"{text!r} is no domain, as in 'pypi.org' or '*.example.com'")
+                raise ValueError(f"{text!r} is no domain, as in 'example.org' or '*.example.com'")
         return value
 
     @field_validator("volumes")
