@@ -84,10 +84,11 @@ def choose(request: RunRequest, catalog: Catalog) -> Chosen:
     return Chosen(environment, harness, benchmark, model, parameters)
 
 
-def redactor_for(request: RunRequest, chosen: Chosen) -> Redactor:
-    """Knows every secret of the request, its address's own included."""
+def redactor_for(request: RunRequest, chosen: Chosen, environment: Environment) -> Redactor:
+    """Knows every secret of the request, its address's own included, and those that the environment found."""
     of_adapters = (text for each in chosen.parameters.values() for text in secrets_of(each))
-    return Redactor({*secrets_of(request), *url_secrets(request.model.base_url or ""), *of_adapters})
+    of_request = (*secrets_of(request), *url_secrets(request.model.base_url or ""))
+    return Redactor({*of_request, *of_adapters, *environment.secrets()})
 
 
 def _environment(chosen: Chosen) -> Environment:
@@ -171,8 +172,8 @@ class Container(containers.DeclarativeContainer):
     progress: providers.Dependency[Progress] = providers.Dependency()
     catalog = providers.Singleton(Catalog)
     chosen = providers.Singleton(choose, request, catalog)
-    redactor = providers.Singleton(redactor_for, request, chosen)
     environment = providers.Singleton(_environment, chosen)
+    redactor = providers.Singleton(redactor_for, request, chosen, environment)
     harness = providers.Singleton(_harness, chosen)
     benchmark = providers.Singleton(_benchmark, chosen, places)
     model = providers.Singleton(_model, chosen, request)

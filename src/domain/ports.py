@@ -5,7 +5,7 @@ from an instance of it (see each port). A lifetime is an `async with`. What the 
 provider failed to do is an error of `domain.errors`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar, Protocol
@@ -92,6 +92,13 @@ class Environment(Protocol):
     capabilities: ClassVar[Capabilities]
     Parameters: ClassVar[type[Parameters]]
     """Fields named as those of `SandboxSpec` are sandbox parameters: a recipe may set them, the user overrides it."""
+
+    def secrets(self) -> Collection[str]:
+        """Credentials found outside the parameters, so that they are masked wherever anything is written.
+
+        Raises:
+            ConfigError: there are none, or they are unfit; nothing has been started yet.
+        """
 
     async def check(self) -> list[Check]:
         """What `doctor` shows: is the provider there, which one, who are we; never raises, at most 10 s."""

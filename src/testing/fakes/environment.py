@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
@@ -79,6 +79,10 @@ class FakeEnvironment:
         self.live: dict[str, FakeSandbox] = {}
         self.recent: deque[FakeSandbox] = deque(maxlen=RECENT)
         self.closed = False
+
+    def secrets(self) -> Collection[str]:
+        """None."""
+        return ()
 
     async def check(self) -> list[Check]:
         """Always there."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -128,6 +128,10 @@ class DockerEnvironment:
             start = retrying("docker.start", tries=parameters.start_tries, total_s=parameters.start_timeout_s)
             sandbox: DockerSandbox = await start(self._start, container, spec)
             yield sandbox
+
+    def secrets(self) -> Collection[str]:
+        """None."""
+        return ()
 
     async def check(self) -> list[Check]:
         """The engine and why this one, its platform, its disk, and what dead runs left there."""

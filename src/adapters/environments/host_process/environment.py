@@ -4,7 +4,7 @@ import os
 import secrets
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path, PurePosixPath
@@ -66,6 +66,10 @@ class HostProcessEnvironment:
     def _base(self) -> Path:
         usual = Path(tempfile.gettempdir(), f"agentcompass-{os.getuid()}")
         return Path(os.path.abspath(self._parameters.root_folder or usual))
+
+    def secrets(self) -> Collection[str]:
+        """None."""
+        return ()
 
     async def check(self) -> list[Check]:
         """The folder, the shell, and how far killing reaches."""

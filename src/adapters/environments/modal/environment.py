@@ -5,7 +5,7 @@ its own words where that is malformed. By then the credentials have been read, a
 """
 
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, ClassVar
 
@@ -53,6 +53,11 @@ class ModalEnvironment:
             launch = account.launch(spec, owner)
             stack.push_async_callback(stop_shielded, launch.stop, limit_s=account.stop_limit_s, what=launch.name)
             yield await account.started(launch, spec)
+
+    def secrets(self) -> Collection[str]:
+        """The token, wherever it was found."""
+        credentials = self._credentials()
+        return (credentials.token_id, credentials.token_secret)
 
     async def check(self) -> list[Check]:
         """The credentials and their origin, the workspace, the Modal environment and the App."""
