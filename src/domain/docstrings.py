@@ -5,14 +5,16 @@ import inspect
 import textwrap
 from collections.abc import Iterator
 
+from pydantic import BaseModel
 
-def field_docstrings(cls: type) -> dict[str, str]:
-    """Field name -> the text under it, of the class and its bases; empty where there is no source to read."""
+
+def field_docstrings(cls: type[BaseModel]) -> dict[str, str]:
+    """Field name -> the text under it, in the class or a base of it; less those of which there is no source to read."""
     found: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         if "__annotations__" in vars(base):
             found |= dict(_in_source(base))
-    return found
+    return {name: text for name, text in found.items() if name in cls.model_fields}
 
 
 def _in_source(cls: type) -> Iterator[tuple[str, str]]:

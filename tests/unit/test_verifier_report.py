@@ -29,11 +29,11 @@ def a_root(folder: Path, files: dict[str, bytes]) -> Path:
     return folder
 
 
-def printed(root: Path) -> str:
+def printed(root: Path, **variables: str) -> str:
     """What the script prints there."""
-    env = {"PATH": os.environ["PATH"], "AGENTCOMPASS_ROOT": str(root)}
+    env = {"PATH": os.environ["PATH"], "AGENTCOMPASS_ROOT": str(root), **variables}
     script = report_script(NONCE, MOST, FOLDERS)
-    done = subprocess.run(["sh", "-c", script], env=env, capture_output=True, timeout=30, check=True)
+    done = subprocess.run(["/bin/sh", "-c", script], env=env, capture_output=True, timeout=30, check=True)
     return done.stdout.decode("utf-8", "replace")
 
 
@@ -111,4 +111,41 @@ def test_a_file_of_the_agents_makes_the_folders_measured(tmp_path: Path) -> None
 def test_without_its_folder_there_is_no_file(tmp_path: Path) -> None:
     report = read_report(printed(tmp_path), NONCE, list(FOLDERS))
 
-    assert (report.files, report.untold, report.sizes) == ({}, frozenset(), {})
+    assert (report.files, report.untold, report.sizes) == ({}, frozenset(), None)
+
+
+@pytest.mark.parametrize("name", ["BLOCK_SIZE", "LS_BLOCK_SIZE", "BLOCKSIZE"])
+def test_variables_that_change_what_ls_prints_change_no_size(tmp_path: Path, name: str) -> None:
+    report = read_report(printed(a_root(tmp_path, {"reward.txt": b"0.5\n"}), **{name: "1K"}), NONCE, list(FOLDERS))
+
+    assert report.files == {"reward.txt": b"0.5\n"}
+
+
+@pytest.mark.parametrize("size", ["1", "3", "5", "99", "0", "x", "-1", ""])
+def test_a_size_that_is_not_true_tells_no_file(tmp_path: Path, size: str) -> None:
+    root = a_root(tmp_path / "root", {"reward.txt": b"0.5\n"})
+    lying = tmp_path / "bin" / "ls"
+    lying.parent.mkdir()
+    lying.write_text(f'#!/bin/sh\nfor path; do echo "-rw-r--r-- 1 0 0 {size} Jan 1 1970 $path"; done\n')
+    lying.chmod(0o755)
+    report = read_report(printed(root, PATH=f"{lying.parent}:{os.environ['PATH']}"), NONCE, list(FOLDERS))
+
+    assert report.files == {}
+    assert report.untold == {"reward.txt"}
+
+
+def test_without_ls_what_is_there_is_to_be_fetched(tmp_path: Path) -> None:
+    report = read_report(printed(a_root(tmp_path, {"reward.txt": b"1\n"}), PATH="/nowhere"), NONCE, list(FOLDERS))
+
+    assert report.files == {}
+    assert report.untold == {"reward.txt"}
+
+
+def test_countless_files_are_measured_without_being_spelled_out(tmp_path: Path) -> None:
+    root = a_root(tmp_path, {"reward.txt": b"1\n"})
+    for number in range(5000):
+        (root / "logs" / "agent" / f"a-file-with-a-name-that-is-somewhat-long-{number}").touch()
+    report = reported(root)
+
+    assert report.sizes is not None
+    assert report.sizes[AGENT].entries == 5001

@@ -38,15 +38,15 @@ GRADE_TRANSFERS_S = 180.0
 _SETUP_LIMIT_S = 60.0
 # The output goes by way of a file, so that a service which the solution leaves running can go on writing.
 _SOLVE = """R="${AGENTCOMPASS_ROOT:-}"
-chmod a+x "$R/solution/solve.sh" 2>/dev/null
-mkdir -p "$R/logs/agent" 2>/dev/null
+[ -x "$R/solution/solve.sh" ] || chmod a+x "$R/solution/solve.sh" 2>/dev/null
+[ -d "$R/logs/agent" ] || mkdir -p "$R/logs/agent" 2>/dev/null
 if [ -x "$R/solution/solve.sh" ] && command -v bash > /dev/null 2>&1; then
   ("$R/solution/solve.sh")
 else
   ("${BASH:-sh}" "$R/solution/solve.sh")
 fi > "$R/logs/agent/oracle.txt" 2>&1
 ac_code=$?
-cat "$R/logs/agent/oracle.txt" && rm -f "$R/logs/agent/oracle.txt"
+if [ ! -s "$R/logs/agent/oracle.txt" ] || cat "$R/logs/agent/oracle.txt"; then rm -f "$R/logs/agent/oracle.txt"; fi
 exit "$ac_code"
 """
 _WORKDIR = 'ac_path=$(pwd -P); printf %s "${ac_path#"${AGENTCOMPASS_ROOT:-}"}"'

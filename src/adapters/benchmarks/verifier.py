@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -207,8 +208,17 @@ class _Verification:
 
 
 def _setup(run: TestRun, staged: str) -> str:
-    pin = not any((run.tests / name).exists() for name in _PYTEST_SETTINGS) and any(run.tests.rglob("*.py"))
-    return setup_script(staged, pin_pytest=pin, kit=run.kit is not None)
+    entries = list(run.tests.rglob("*"))
+    pin = any(path.suffix == ".py" for path in entries) and not any((run.tests / n).exists() for n in _PYTEST_SETTINGS)
+    closed = run.user is not None or any(map(_closed, entries))
+    return setup_script(staged, closed=closed, pin_pytest=pin, kit=run.kit is not None)
+
+
+def _closed(path: Path) -> bool:
+    """Whether some user may not read it, or use it as its owner does."""
+    mode = path.lstat().st_mode
+    wanted = 0o555 if mode & 0o111 else 0o444
+    return not stat.S_ISLNK(mode) and mode & wanted != wanted
 
 
 def _checked(result: ExecResult) -> ExecResult:

@@ -19,8 +19,9 @@ for ac_path in "$R/tests" "$R/logs/verifier"; do
   if [ -e "$ac_path" ] || [ -L "$ac_path" ]; then echo "$ac_path cannot be removed" >&2; exit NOT_READY; fi
 done
 mkdir -p -m 777 "$R/logs/verifier" && mv "${R}STAGED" "$R/tests" &&
-  { [ -x "$R/tests/test.sh" ] || chmod a+x "$R/tests/test.sh"; } && chmod -R a+rX "$R/tests" || exit NOT_READY
+  { [ -x "$R/tests/test.sh" ] || chmod a+x "$R/tests/test.sh"; } || exit NOT_READY
 """
+_OPEN_TO_ALL = 'chmod -R a+rX "$R/tests" || exit NOT_READY\n'
 # A settings file of pytest's in / (an agent's, say) would rule the hidden tests, were there none beside them.
 _PIN_PYTEST = ': > "$R/tests/pytest.ini"\n'
 # What an agent may have left to run inside the verifier's Python: start-up files made after the machine had started.
@@ -31,11 +32,11 @@ if [ -z "$R" ] && read -r ac_stat < /proc/1/stat; then
   ac_ticks=${20:-0} ac_boot=0
   while read -r ac_key ac_value; do [ "$ac_key" = btime ] && ac_boot=$ac_value; done < /proc/stat
   if [ "$ac_boot" -gt 0 ] && [ "$ac_ticks" -gt 0 ]; then
-    find /etc/ld.so.preload /usr/lib/python3* /usr/local/lib/python3* /opt/*/lib/python3* /root/.local/lib/python3* \
-      /home/*/.local/lib/python3* "$PWD"/*/lib/python3* "$PWD"/.venv/lib/python3* -maxdepth 2 \
-      \( -name sitecustomize.py -o -name usercustomize.py -o -name ld.so.preload \) \
-      -newerct "@$((ac_boot + ac_ticks / 100 + 1))" 2>/dev/null |
-    while IFS= read -r ac_file; do
+    ac_files=$(find /etc/ld.so.preload /usr/lib/python3* /usr/local/lib/python3* /opt/*/lib/python3* \
+      /root/.local/lib/python3* /home/*/.local/lib/python3* "$PWD"/*/lib/python3* "$PWD"/.venv/lib/python3* \
+      -maxdepth 2 \( -name sitecustomize.py -o -name usercustomize.py -o -name ld.so.preload \) \
+      -newerct "@$((ac_boot + ac_ticks / 100 + 1))" 2>/dev/null)
+    [ -z "$ac_files" ] || printf '%s\n' "$ac_files" | while IFS= read -r ac_file; do
       rm -f "$ac_file" && [ "${ac_told:=0}" -lt MAX_REMOVED ] && printf 'removed=%s\n' "$ac_file"
       ac_told=$((ac_told + 1))
     done
@@ -54,26 +55,42 @@ printf 'code=%s\\n' "$?"
 """
 """Nothing of the tests' own is printed: what follows is alone on the stream, whatever they leave running."""
 _REPORT = r"""R="${AGENTCOMPASS_ROOT:-}" V="${AGENTCOMPASS_ROOT:-}/logs/verifier"
+ac_fifth() { ac_bytes=$5; }
+ac_size_of() {
+  ac_bytes=+
+  while [ -n "$ac_left" ]; do
+    ac_line=${ac_left%%"$ac_newline"*} ac_left=${ac_left#"$ac_line"} ac_left=${ac_left#"$ac_newline"}
+    case $ac_line in (*" $1") ac_fifth $ac_line ;; esac
+  done
+  case $ac_bytes in ('' | *[!0-9]*) ac_bytes=+ ;; (*) [ "$ac_bytes" -le "$2" ] || ac_bytes=+ ;; esac
+}
 ac_look() {
-  ac_bytes=-
-  if [ -f "$V/$1" ] && [ ! -L "$V/$1" ]; then
-    ac_most=$2
-    set -- $(ls -ln "$V/$1" 2>/dev/null)
-    ac_bytes=${5:-+}
-    [ "$ac_bytes" -le "$ac_most" ] 2>/dev/null || ac_bytes=+
-  fi
+  ac_bytes=- ac_left=$ac_list
+  if [ -f "$V/$1" ] && [ ! -L "$V/$1" ]; then ac_size_of "$V/$1" "$2"; fi
   ac_sizes="$ac_sizes $ac_bytes"
 }
+ac_search() {
+  [ -d "$1" ] || return 0
+  ac_left=$ac_list
+  ac_size_of "$1/." MOST_FOLDER_BYTES
+  if [ "$ac_bytes" = + ]; then ac_more=more; return; fi
+  for ac_path in "$1"/* "$1"/.[!.]* "$1"/..?*; do
+    if [ -e "$ac_path" ] || [ -L "$ac_path" ]; then
+      case $ac_path in (KNOWN) ;; (*) ac_more=more; return ;; esac
+    fi
+  done
+}
 ac_put() {
-  case $2 in ([1-9]*) head -c "$2" "$V/$1" 2>/dev/null ;; esac
+  case $2 in ([0-9]*) [ ! -s "$V/$1" ] || head -c "$(($2 + 1))" "$V/$1" 2>/dev/null ;; esac
 }
 SIZE_FUNCTION
-ac_sizes=
+unset BLOCK_SIZE LS_BLOCK_SIZE BLOCKSIZE
+ac_newline='
+'
+ac_list=$(ls -lnd LISTED 2>/dev/null) ac_sizes= ac_more=all
 LOOKS
-ac_found=$(find ROOTS 2>/dev/null | head -n MOST | while IFS= read -r ac_line; do
-  case $ac_line in (EXPECTED) printf . ;; (*) printf more ;; esac
-done)
-case "$ac_found:$ac_sizes" in (:* | *more* | *+*) ac_more=more ;; (*) ac_more=all ;; esac
+SEARCHES
+case $ac_sizes in (*+*) ac_more=more ;; esac
 echo "NONCE$ac_sizes $ac_more"
 if [ $ac_more = more ]; then
 MEASURES
@@ -82,14 +99,20 @@ set -- $ac_sizes
 PUTS
 printf '\n%s\n' NONCE
 """
+# One call of ls tells the sizes of all. A byte more than that is asked for, so that a size that is not true tears the
+# report, and the files are fetched. A folder of more bytes than these has countless entries, which the shell should not
+# spell out.
+_MOST_FOLDER_BYTES = 64 * 1024
 
 
-def setup_script(staged: str, *, pin_pytest: bool, kit: bool) -> str:
+def setup_script(staged: str, *, closed: bool, pin_pytest: bool, kit: bool) -> str:
     """Wipes /tests and /logs/verifier, and moves what was uploaded to `staged` (and `staged`-kit) in place.
 
-    Removes, and prints as `removed=PATH`, start-up files of Python that were made while the agent had the sandbox.
+    `closed` tests, that not everyone may read, are opened. Removes, and prints as `removed=PATH`, start-up files of
+    Python that were made while the agent had the sandbox.
     """
-    script = f"{_SETUP}{_PIN_PYTEST if pin_pytest else ''}{_STARTUP_FILES}{_KIT if kit else ''}"
+    parts = (_SETUP, _OPEN_TO_ALL * closed, _PIN_PYTEST * pin_pytest, _STARTUP_FILES, _KIT * kit)
+    script = "".join(parts)
     return _filled(script, STAGED=staged, NOT_READY=str(NOT_READY), MAX_REMOVED=str(MAX_REMOVED))
 
 
@@ -100,17 +123,18 @@ def report_script(nonce: str, files: Mapping[str, int], folders: Mapping[PurePos
     is larger than its most. After `more`, what `ac_size` tells of each of `folders` (path -> most bytes), named by its
     path. Then the files' bytes, one after the other, and a line `NONCE`. Links, pipes and devices are never opened.
     """
-    roots = [f'"$R{folder}/."' for folder in folders]
-    known = [f'"$V/./{name}"' for name in files]
+    paths = [f'"$R{folder}"' for folder in folders]
+    known = [f'"$V/{name}"' for name in files]
     measures = [size_call(str(folder), f'"$R{folder}"', most) for folder, most in folders.items()]
     return _filled(
         _REPORT,
         SIZE_FUNCTION=SIZE_FUNCTION,
+        MOST_FOLDER_BYTES=str(_MOST_FOLDER_BYTES),
+        LISTED=" ".join([*known, *(f"{path}/." for path in paths)]),
         LOOKS="\n".join(f"ac_look {name} {most}" for name, most in files.items()),
+        SEARCHES="\n".join(f"ac_search {path}" for path in paths),
         PUTS="\n".join(f'ac_put {name} "${number}"' for number, name in enumerate(files, 1)),
-        ROOTS=" ".join(roots),
-        EXPECTED=" | ".join(roots + known),
-        MOST=str(len(roots) + len(known) + 1),
+        KNOWN=" | ".join(known),
         MEASURES="".join(measures),
         NONCE=nonce,
     )

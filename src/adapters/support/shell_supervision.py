@@ -22,10 +22,10 @@ _UNUSED_LIMIT_KIB = 1 << 41
 
 _KEEP_ALIVE = r"""# agentcompass: starting
 umask 022
-[ -z "$3" ] || [ -d "$3" ] || { mkdir -p "$3" && chmod 0777 "$3"; }
+[ -z "$3" ] || [ -d "$3" ] || mkdir -p -m 0777 "$3"
 lifetime=$1 loop=$2
 shift 3
-for directory; do
+[ "$#" = 0 ] || { mkdir -p "$@" && chmod 1777 "$@"; } || for directory; do
     mkdir -p "$directory" && chmod 1777 "$directory"
 done
 AGENTCOMPASS_KEEP_ALIVE=$loop exec /bin/sh -c 'eval "$AGENTCOMPASS_KEEP_ALIVE"' agentcompass "$lifetime"
