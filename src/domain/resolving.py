@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from pydantic import ValidationError
+
 from .errors import ConfigError
 from .merging import merged
 from .sandbox import Capabilities, Network, SandboxSpec
@@ -40,7 +42,11 @@ def resolve_spec(
         layers = merged(layers, fields)
     if layers.get("timeout") is None:
         layers["timeout"] = needed_s
-    return SandboxSpec(**layers)
+    try:
+        return SandboxSpec(**layers)
+    except ValidationError as exc:
+        first = exc.errors(include_url=False, include_input=False)[0]
+        raise ConfigError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}", hint="see docs/environments") from None
 
 
 def unsupported(spec: SandboxSpec, capabilities: Capabilities) -> list[str]:

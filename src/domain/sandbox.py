@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from .value import Value
 
 DEFAULT_MAX_OUTPUT_BYTES = 1024 * 1024
+LONGEST_TIMEOUT_S = 366 * 24 * 3600
 
 
 class Network(StrEnum):
@@ -51,7 +52,7 @@ class SandboxSpec(Value):
     platform: str | None = None
     """As in `linux/amd64`; None is the engine's own."""
     network: Network = Network.PUBLIC
-    timeout: float = Field(default=3600, gt=0)
+    timeout: float = Field(default=3600, gt=0, le=LONGEST_TIMEOUT_S)
     """Lifetime in seconds, after which the sandbox ends by itself."""
     idle_timeout: float | None = Field(default=None, gt=0)
     """Seconds without activity after which the provider may end it."""

@@ -499,3 +499,13 @@ async def test_harness_failed_keeps_its_own_message() -> None:
     await world.start(selection=TaskSelection(limit=1))
 
     assert world.store.records[FIRST].error == "agent: the agent program is missing (install it)"
+
+
+async def test_a_spec_that_cannot_be_is_the_users_error_in_one_line() -> None:
+    world = World(tasks=1)
+    evaluation = world.evaluate()
+    specs = SpecResolver(world.benchmark, world.environment, [], {}, {"workspace_root": "relative"})
+    tasks = await evaluation.load_tasks()
+
+    with pytest.raises(ConfigError, match="workspace_root"):
+        specs.check_all(tasks)

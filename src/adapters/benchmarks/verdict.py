@@ -119,7 +119,7 @@ def _not_backed(evidence: Evidence) -> str:
     return ""
 
 
-_TOOLS = "uvx?|pip3?|pytest|python3?|curl|wget|apt-get|apt|apk|npm|npx|conda|git"
+_TOOLS = "uvx?|pip3?|pytest|curl|wget|apt-get|apt|apk|npm|npx|conda"
 _PYTEST_SUMMARY = re.compile(r"\b\d+ (passed|failed|errors?|skipped|xfailed|deselected)\b.* in \d+(\.\d+)?s")
 _SIGNS: tuple[tuple[str, str], ...] = (
     (rf"(?:^|[\s:])(?P<tool>{_TOOLS}): (?:command )?not found", ""),

@@ -100,6 +100,8 @@ class _Verification:
         except (VerifierFailed, SandboxFailed):
             await self._keep_logs()
             raise
+        if report.code is None:
+            raise VerifierFailed("no verdict: the tests' shell does not tell that test.sh has run")
         await asyncio.to_thread(_write, self._run.logs, report.files)
         await self._fetch_untold(report)
         artifacts = await self._fetch_rest(report)

@@ -92,7 +92,7 @@ class CommandHarness:
     def _model_env(self, context: AttemptContext) -> dict[str, str]:
         if not self._parameters.expose_model:
             return {}
-        if context.endpoint is None:
+        if context.endpoint is None or context.endpoint.name == "none":
             raise ConfigError("harness command: expose_model needs a model")
         return _endpoint_env(context.endpoint)
 

@@ -1,5 +1,6 @@
 """The border of the command line, where errors end: the user's in one line, ours with a traceback."""
 
+import errno
 import sys
 import traceback
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from .lazy import LazyGroup
 EXIT_BUG = 1
 EXIT_WRONG = 2
 EXIT_INTERRUPTED = 130
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 app = typer.Typer(
     cls=LazyGroup,
@@ -58,7 +60,9 @@ def _exit_code(arguments: Sequence[str]) -> int:
         return _told(exc.format_message() + _help_hint(exc), EXIT_WRONG)
     except (typer.Abort, KeyboardInterrupt):
         return _told("interrupted", EXIT_INTERRUPTED)
-    except Exception:  # noqa: BLE001 - the border: a bug of ours is shown whole, and never as the user's fault
+    except Exception as exc:  # noqa: BLE001 - the border: a bug of ours is shown whole, and never as the user's fault
+        if isinstance(exc, OSError) and exc.errno in _FULL:
+            return _told(f"{exc.strerror}: what is stored is whole; free space and run again to resume", EXIT_BUG)
         traceback.print_exc()
         return EXIT_BUG
     return code if isinstance(code, int) else 0

@@ -77,7 +77,9 @@ class LifetimeContract(ContractSetting):
     ) -> None:
         opened = asyncio.Event()
         user = asyncio.create_task(_use(environment, spec, owner, opened))
-        await opened.wait()
+        entered = asyncio.create_task(opened.wait())
+        await asyncio.wait({user, entered}, return_when=asyncio.FIRST_COMPLETED)
+        entered.cancel()
         user.cancel()
         await asyncio.wait({user})
 
