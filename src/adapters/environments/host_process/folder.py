@@ -18,7 +18,7 @@ from ....domain.value import Value
 from ...support.tarballs import pack, unpack
 
 HOME = PurePosixPath("/home")
-TEMPORARY = PurePosixPath("/tmp")  # noqa: S108 - a path inside the sandbox's own folder
+TEMPORARY = PurePosixPath("/tmp")  # inside the sandbox's own folder
 _LABEL = "owner.json"
 _SPOOLED_BYTES = 8 * 1024 * 1024
 

@@ -115,7 +115,7 @@ class ModalSandbox:
         await self._helper(kill_all_argv(self._answer.first_processes))
 
     def _invocation(self, command: Command, mark: Mark) -> tuple[Invocation, dict[PurePosixPath, tuple[bytes, int]]]:
-        folder = PurePosixPath(f"/tmp/.agentcompass-{mark.name}")  # noqa: S108 - a new name in the sandbox each time
+        folder = PurePosixPath(f"/tmp/.agentcompass-{mark.name}")  # a new name each time
         files: dict[PurePosixPath, tuple[bytes, int]] = {}
         if command.stdin is not None:
             files[folder / "stdin"] = command.stdin, 0o444
