@@ -10,12 +10,12 @@ from agentcompass.adapters.environments.docker.engine import connect
 from agentcompass.domain.errors import SandboxStartFailed
 from docker import APIClient
 
-REQUIRED = "AGENTCOMPASS_REQUIRE_DOCKER"
+REQUIRED = "REQUIRE_DOCKER"
 
 
 @pytest.fixture(scope="session")
 def docker_client() -> Iterator[APIClient]:
-    """The engine. Without one, tests are skipped, or fail where AGENTCOMPASS_REQUIRE_DOCKER is set."""
+    """The engine. Without one, tests are skipped, or fail where REQUIRE_DOCKER is set."""
     try:
         client = connect(resolve_endpoint(None, None, os.environ), 600)
     except SandboxStartFailed as exc:
