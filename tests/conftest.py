@@ -1,4 +1,4 @@
-"""For all tests: log events go nowhere unless a test captures them, and workers do not sweep each other's sandboxes."""
+"""For all tests: no settings or keys of whoever runs them, no log lines, no sweeping of other workers' sandboxes."""
 
 import ctypes
 import os
@@ -7,6 +7,18 @@ from collections.abc import Iterator
 
 import pytest
 import structlog
+
+SETTINGS_OF_PROGRAMS = ("AGENTCOMPASS_", "MODAL_", "OPENAI_", "ANTHROPIC_", "MSWEA_")
+
+
+@pytest.fixture(autouse=True)
+def clean_environment() -> Iterator[None]:
+    """Variables that would change what is tested are out of this process, and of those that it starts."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in os.environ:
+            if name.upper().startswith(SETTINGS_OF_PROGRAMS):
+                patch.delenv(name)
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -51,4 +51,12 @@ def as_tries(record: AttemptRecord) -> list[EarlierTry]:
     """The record of a try that failed, as one of its successor's `tries`."""
     if record.failure is None:
         return []
-    return [EarlierTry(error=record.error, failure=record.failure, ended_at=record.ended_at, usage=record.usage)]
+    return [
+        EarlierTry(
+            error=record.error,
+            failure=record.failure,
+            started_at=record.started_at,
+            ended_at=record.ended_at,
+            usage=record.usage,
+        )
+    ]

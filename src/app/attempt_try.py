@@ -30,10 +30,10 @@ from ..domain.errors import (
     StageTimeout,
 )
 from ..domain.events import Event, StageEntered
-from ..domain.model import NO_USAGE, ModelEndpoint
+from ..domain.model import NO_USAGE, ModelEndpoint, Usage
 from ..domain.ports import Benchmark, Environment, Harness, Model, ResultStore, Sandbox
 from ..domain.sandbox import SandboxOwner, SandboxSpec
-from ..domain.task import Grade, GradingMode, PreparedTask, Submission, Task
+from ..domain.task import KNOWN_BAD, Grade, GradingMode, PreparedTask, Submission, Task
 from .clock import now_iso
 from .metering import MeteredModel
 
@@ -60,6 +60,11 @@ class AttemptPorts:
     """Store the record and count it."""
     max_retries: int
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+
+def needs_sandbox(harness: Harness, benchmark: Benchmark) -> bool:
+    """Whether an attempt may open any sandbox at all."""
+    return harness.needs_sandbox or benchmark.grading is not GradingMode.NONE
 
 
 class AttemptTry:
@@ -116,7 +121,7 @@ class AttemptTry:
             failure=self._failure,
             final_answer=self._result.final_answer if self._result else "",
             submission_sha256=self._submission.sha256 if self._submission else None,
-            usage=self._meter.usage if self._meter else NO_USAGE,
+            usage=self._usage(),
             timings={name: round(seconds, 3) for name, seconds in {**self._timings, "total": total}.items()},
             started_at=self._started_at,
             ended_at=now_iso(),
@@ -124,12 +129,19 @@ class AttemptTry:
             extra=self._extra(),
         )
 
+    def _usage(self) -> Usage:
+        if self._ports.harness.exposes_model() and Stage.AGENT.value in self._timings:
+            return Usage()
+        return self._meter.usage if self._meter else NO_USAGE
+
     def _extra(self) -> dict[str, JsonValue]:
         extra: dict[str, JsonValue] = {"steps": self._steps}
         if self._result is not None and self._result.extra:
             extra["harness"] = self._result.extra
         if self._submission is not None and self._submission.extra:
             extra["submission"] = self._submission.extra
+        if known_bad := self._task.metadata.get(KNOWN_BAD):
+            extra[KNOWN_BAD] = known_bad
         return extra | (self._grade.extra if self._grade else {})
 
     def _failed(self, error: AgentCompassError) -> AttemptRecord:
@@ -146,23 +158,24 @@ class AttemptTry:
     async def _all_stages(self) -> None:
         ports, same = self._ports, self._ports.benchmark.grading is GradingMode.SAME
         async with self._stopping() as stack:
-            sandbox = None
-            if ports.harness.needs_sandbox or ports.benchmark.grading is not GradingMode.NONE:
-                sandbox = await self._open(stack, "agent")
+            sandbox = await self._open(stack, "agent") if ports.harness.needs_sandbox or same else None
             prepared = await self._prepare(sandbox)
             await self._agent(prepared, sandbox)
             await self._collect(prepared, sandbox)
+            self._grading = True  # also while a sandbox to grade in starts
             if same:
                 await self._do_grade(prepared, sandbox)
         if not same:
             await self._grade_apart(prepared)
 
     async def _grade_apart(self, prepared: PreparedTask) -> None:
-        self._grading = True
         async with self._stopping() as stack:
-            fresh = self._ports.benchmark.grading is GradingMode.FRESH
-            sandbox = await self._open(stack, "grade") if fresh else None
+            sandbox = await self._open(stack, "grade") if self._grades_in_a_sandbox() else None
             await self._do_grade(prepared, sandbox)
+
+    def _grades_in_a_sandbox(self) -> bool:
+        is_empty = self._submission is not None and self._submission.content == b""
+        return self._ports.benchmark.grading is GradingMode.FRESH and not is_empty
 
     async def _open(self, stack: AsyncExitStack, purpose: str) -> Sandbox:
         environment = self._ports.environment
@@ -234,7 +247,6 @@ class AttemptTry:
                 await asyncio.to_thread((self._context.log_dir / "submission").write_bytes, self._submission.content)
 
     async def _do_grade(self, prepared: PreparedTask, sandbox: Sandbox | None) -> None:
-        self._grading = True
         async with self._entered(Stage.GRADE, BenchmarkBroken):
             submission = self._submission or Submission()
             self._grade = await self._ports.benchmark.grade(prepared, submission, sandbox, self._context)

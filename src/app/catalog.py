@@ -46,6 +46,7 @@ BUILT_INS: Mapping[Kind, Mapping[str, str]] = {
         "oracle": f"{_ADAPTERS}.harnesses.oracle:OracleHarness",
         "nop": f"{_ADAPTERS}.harnesses.nop:NopHarness",
         "command": f"{_ADAPTERS}.harnesses.command:CommandHarness",
+        "resubmit": f"{_ADAPTERS}.harnesses.resubmit:ResubmitHarness",
     },
     Kind.MODELS: {
         "openai-chat": f"{_ADAPTERS}.models.openai_chat:OpenAIChatModel",
@@ -55,8 +56,15 @@ BUILT_INS: Mapping[Kind, Mapping[str, str]] = {
         "task_directory": f"{_ADAPTERS}.benchmarks.task_directory:TaskDirectoryBenchmark",
         "terminal_bench_2": f"{_ADAPTERS}.benchmarks.terminal_bench_2:TerminalBench2Benchmark",
         "quickstart": f"{_ADAPTERS}.benchmarks.quickstart:QuickstartBenchmark",
+        "swebench_verified": f"{_ADAPTERS}.benchmarks.swebench.benchmark:SweBenchVerifiedBenchmark",
+        "swebench_lite": f"{_ADAPTERS}.benchmarks.swebench.benchmark:SweBenchLiteBenchmark",
+        "swebench": f"{_ADAPTERS}.benchmarks.swebench.benchmark:SweBenchBenchmark",
+        "swebench_multilingual": f"{_ADAPTERS}.benchmarks.swebench.benchmark:SweBenchMultilingualBenchmark",
     },
-    Kind.RECIPES: {"task_directory": f"{_ADAPTERS}.recipes.task_directory:TaskDirectoryRecipe"},
+    Kind.RECIPES: {
+        "task_directory": f"{_ADAPTERS}.recipes.task_directory:TaskDirectoryRecipe",
+        "swebench": f"{_ADAPTERS}.recipes.swebench:SweBenchRecipe",
+    },
 }
 
 EXTRAS: Mapping[str, str] = {"minisweagent": "mini-swe-agent"}

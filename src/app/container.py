@@ -11,9 +11,9 @@ from pydantic import BaseModel, SecretStr, ValidationError
 from ..adapters.results.file_store import FileResultStore
 from ..domain.errors import ConfigError
 from ..domain.ports import Benchmark, Environment, Harness, Model, Progress, Recipe, ResultStore
-from ..domain.redaction import Redactor, url_secrets
+from ..domain.redaction import Redactor, url_secrets, variable_secrets
 from ..domain.run import RunRequest
-from ..domain.value import Parameters
+from ..domain.value import Parameters, first_fault
 from .catalog import Catalog, Kind, parameters_of
 from .run_evaluation import RunEvaluation, RunPorts
 from .specs import SpecResolver
@@ -28,12 +28,13 @@ class Places:
 
 
 def secrets_of(value: object) -> Iterator[str]:
-    """Every secret text in a value, a mapping or a model, however deep."""
+    """Every secret text in a value, a mapping or a model, however deep; variables count by their names."""
     if isinstance(value, SecretStr):
         yield value.get_secret_value()
     elif isinstance(value, BaseModel):
         yield from secrets_of(dict(value))
     elif isinstance(value, Mapping):
+        yield from variable_secrets(value)
         for item in value.values():
             yield from secrets_of(item)
     elif isinstance(value, (list, tuple)):
@@ -50,9 +51,7 @@ def parameters_for(adapter: type[Any], values: Mapping[str, Any], section: str) 
     try:
         return parameters_of(adapter).model_validate(dict(values))
     except ValidationError as exc:
-        first = exc.errors(include_url=False, include_input=False)[0]
-        key = ".".join(map(str, (section, *first["loc"])))
-        raise ConfigError(f"{key}: {first['msg']}", hint="see agentcompass config schema") from None
+        raise ConfigError(first_fault(exc, section), hint="see agentcompass config schema") from None
 
 
 @dataclass(frozen=True)
@@ -150,6 +149,7 @@ def _ports(
     store: ResultStore,
     progress: Progress,
     specs: SpecResolver,
+    redactor: Redactor,
 ) -> RunPorts:
     return RunPorts(
         environment=environment,
@@ -161,6 +161,7 @@ def _ports(
         specs=specs,
         parameters=chosen.parameters,
         folder=run_folder(request, places),
+        redactor=redactor,
     )
 
 
@@ -181,6 +182,6 @@ class Container(containers.DeclarativeContainer):
     specs = providers.Singleton(_specs, request, benchmark, environment, recipes)
     store = providers.Singleton(_store, request, places, redactor)
     ports = providers.Singleton(
-        _ports, request, places, chosen, environment, harness, model, benchmark, store, progress, specs
+        _ports, request, places, chosen, environment, harness, model, benchmark, store, progress, specs, redactor
     )
     evaluation = providers.Factory(RunEvaluation, request, ports)

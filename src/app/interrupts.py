@@ -24,7 +24,7 @@ class Interrupts:
             self.cut("second interrupt")
             return
         self.soft = True
-        self._on_soft("interrupt: running attempts may finish; interrupt again to stop them")
+        self._on_soft("interrupt")
 
     def terminate(self, name: str) -> None:
         """A SIGTERM or SIGHUP."""

@@ -37,13 +37,9 @@ class Logs:
         self._file: TextIO | None = None
         self._lock = threading.RLock()
 
-    def use_redactor(self, redact: Redact) -> None:
-        """Replace the redactor, as when more secrets are known."""
-        self._redact = redact
-
-    def show_with(self, print_line: Callable[[str], None] | None) -> None:
-        """Hand human lines to `print_line` (a progress display's, so that its table stays whole); None is stderr."""
-        self._show = print_line or self._to_stream
+    def show_with(self, print_line: Callable[[str], None]) -> None:
+        """Hand human lines to `print_line` (a progress display's, so that its table stays whole) and not to stderr."""
+        self._show = print_line
 
     def attach_run_log(self, path: Path) -> None:
         """Append every event from debug upward to `path` from now on."""

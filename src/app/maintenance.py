@@ -11,7 +11,7 @@ from ..domain.errors import AgentCompassError, ConfigError
 from ..domain.ports import Environment
 from ..domain.sandbox import Check, SweepSelector, SweptSandbox
 from .catalog import Catalog, Kind
-from .settings_alone import load_environment
+from .settings import load_environment
 
 
 def checks(names: Sequence[str], config: Sequence[Path]) -> Mapping[str, list[Check]]:

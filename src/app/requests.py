@@ -9,8 +9,7 @@ from pydantic import SecretStr
 
 from ..domain.run import RunRequest
 from .catalog import Catalog
-from .settings import Used, load_settings
-from .settings_layers import Flags
+from .settings import Flags, Used, load_settings
 
 
 def build_run_request(

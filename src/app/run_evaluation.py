@@ -1,9 +1,8 @@
 """The run use case: load, plan, run at most so many attempts at once, store each as it ends, sum up."""
 
 import asyncio
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import structlog
@@ -12,17 +11,20 @@ from ..adapters.support.liveness import this_host, this_process
 from ..domain.attempt import AttemptKey, AttemptRecord, EarlierTry
 from ..domain.errors import ConfigError
 from ..domain.events import AttemptEnded, Event, RunEnded, RunInterrupted, RunStarted
+from ..domain.model import NO_MODEL
 from ..domain.planning import planned
 from ..domain.ports import Benchmark, Environment, Harness, Model, Progress, ResultStore
+from ..domain.redaction import Redactor
 from ..domain.run import GRADED, RunInfo, RunRequest, RunSummary
 from ..domain.scoring import Tally
 from ..domain.task import Task
 from ..domain.value import Parameters
 from .attempt_runner import AttemptRunner, as_tries
-from .attempt_try import AttemptPorts
+from .attempt_try import AttemptPorts, needs_sandbox
 from .clock import now_iso
 from .identity import identity
 from .interrupts import Interrupts
+from .preflight import refuse_unready
 from .specs import SpecResolver
 from .versions import versions
 
@@ -61,6 +63,7 @@ class RunPorts:
     specs: SpecResolver
     parameters: dict[str, Parameters]
     folder: Path
+    redactor: Redactor = field(default_factory=Redactor)
 
 
 class RunEvaluation:
@@ -81,14 +84,18 @@ class RunEvaluation:
             ConfigError: nothing was started.
         """
         ports = self._ports
-        started = time.monotonic()
         tasks = await self.load_tasks()
+        is_new = not ports.folder.exists()
+        if is_new:
+            await self._refuse_unready()
         try:
             stored = await ports.store.open(self._info(tasks))
             kept = self._take_up(stored, tasks)
+            if not is_new and kept < len(tasks) * self._request.k:
+                await self._refuse_unready()
             with self._interrupts.installed(timeout_seconds):
                 await self._run_all(tasks, kept)
-            summary = self._summary(len(tasks), time.monotonic() - started)
+            summary = self._summary()
             paths = await ports.store.save_summary(summary)
             self._emit(RunEnded(summary=summary, folder=str(ports.folder)))
         except BaseException:
@@ -112,15 +119,18 @@ class RunEvaluation:
         ports.specs.check_all(tasks)
         return tasks
 
+    async def _refuse_unready(self) -> None:
+        if needs_sandbox(self._ports.harness, self._ports.benchmark):
+            await refuse_unready(self._ports.environment)
+
     def _refuse_bad_pair(self) -> None:
-        """A harness without the model that it needs, or with a limit on a cost that nobody knows."""
-        request, ports = self._request, self._ports
-        if not ports.harness.needs_model:
-            return
-        if ports.model is None:
-            raise ConfigError(f"harness {request.harness!r} needs a model", hint="name one in place of 'none'")
-        if request.harness_params.get("cost_limit") and ports.model.price is None:
-            hint = f"set model.params.prices for {ports.model.name!r}, or leave cost_limit out"
+        """A harness that hands on a model that is none, or with a limit on a cost that nobody knows."""
+        request, model = self._request, self._ports.model
+        if self._ports.harness.exposes_model() and request.model.name == NO_MODEL:
+            message = f"harness {request.harness!r} is to expose the model, and the model named is {NO_MODEL!r}"
+            raise ConfigError(message, hint="name a model, or leave expose_model out")
+        if model is not None and request.harness_params.get("cost_limit") and model.price is None:
+            hint = f"set model.params.prices for {model.name!r}, or leave cost_limit out"
             raise ConfigError("cost_limit needs the model's price, which is not known", hint=hint)
 
     def _take_up(self, stored: Iterator[tuple[AttemptKey, AttemptRecord]], tasks: Sequence[Task]) -> int:
@@ -149,6 +159,8 @@ class RunEvaluation:
                 selected=selected,
                 kept=kept,
                 folder=str(self._ports.folder),
+                accuracy=self._tally.accuracy_graded(),
+                spent=self._tally.spent(),
             )
         )
         plan = planned(tasks, request.k, self._tally.has_graded)
@@ -184,9 +196,11 @@ class RunEvaluation:
         )
 
     async def _finish(self, task: Task, key: AttemptKey, record: AttemptRecord) -> None:
+        record = record.model_copy(update={"error": self._ports.redactor.text(record.error)})
         await self._ports.store.save_attempt(key, task.category, record)
         self._tally.add(key, task.category, record)
-        self._emit(AttemptEnded(key=key, record=record, accuracy=self._tally.accuracy_graded()))
+        accuracy, spent = self._tally.accuracy_graded(), self._tally.spent()
+        self._emit(AttemptEnded(key=key, record=record, accuracy=accuracy, spent=spent))
 
     def _on_soft(self, reason: str) -> None:
         self._emit(RunInterrupted(hard=False, reason=reason))
@@ -212,7 +226,7 @@ class RunEvaluation:
             started_at=self._started_at,
         )
 
-    def _summary(self, tasks: int, wall_s: float) -> RunSummary:
+    def _summary(self) -> RunSummary:
         request = self._request
         return self._tally.summary(
             run_name=request.run_name,
@@ -221,7 +235,6 @@ class RunEvaluation:
             harness=request.harness,
             model=request.model.name,
             environment=request.environment,
-            wall_s=round(wall_s, 3),
             started_at=self._started_at,
             ended_at=now_iso(),
             interrupted=self._interrupts.soft,

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from ..adapters.results.report import render_table
+from ..adapters.results.report import final_report
 from .container import Places, run_folder
 from .garbage import collect_as_usual
 from .sdk import evaluate
@@ -23,4 +23,4 @@ def run_to_end(settings: Settings) -> tuple[str, int]:
             log_level=settings.run.log_level,
         )
     )
-    return render_table(outcome.summary, run_folder(request, places)), outcome.exit_code
+    return final_report(outcome.summary, run_folder(request, places)), outcome.exit_code

@@ -7,8 +7,7 @@ from pathlib import Path
 from ..domain.ports import Benchmark
 from ..domain.task import Task
 from .catalog import Catalog, Kind
-from .settings_alone import load_benchmark
-from .settings_layers import Flags
+from .settings import Flags, load_benchmark
 
 
 def load_task_list(name: str, config: Sequence[Path], flags: Flags, environ: Mapping[str, str]) -> Sequence[Task]:

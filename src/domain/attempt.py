@@ -32,7 +32,6 @@ class Status(StrEnum):
     """An error before grading."""
     EVAL_ERROR = "eval_error"
     """An error in grading."""
-    SKIPPED = "skipped"
     CANCELLED = "cancelled"
 
 
@@ -148,6 +147,7 @@ class EarlierTry(Value):
 
     error: str
     failure: Failure
+    started_at: str | None = None
     ended_at: str
     usage: Usage = NO_USAGE
 

@@ -1,7 +1,7 @@
 """What happens in a run, as it happens; the input of every progress display."""
 
 from .attempt import AttemptKey, AttemptRecord, Stage
-from .run import Rate, RunSummary
+from .run import Rate, RunSummary, Spent
 from .value import Value
 
 
@@ -10,7 +10,7 @@ class Event(Value):
 
 
 class RunStarted(Event):
-    """The run's folder is open. Of `selected` attempts `kept` are stored already."""
+    """The run's folder is open. Of `selected` attempts `kept` are graded already; `accuracy` and `spent` are theirs."""
 
     run_name: str
     run_id: str
@@ -19,6 +19,8 @@ class RunStarted(Event):
     selected: int
     kept: int
     folder: str
+    accuracy: Rate | None = None
+    spent: Spent = Spent()
 
 
 class StageEntered(Event):
@@ -38,11 +40,12 @@ class AttemptRetried(Event):
 
 
 class AttemptEnded(Event):
-    """An attempt is stored. `accuracy` is the run's so far, over graded attempts."""
+    """An attempt is stored. `accuracy` is the run's so far, over graded attempts, as is what it has `spent`."""
 
     key: AttemptKey
     record: AttemptRecord
     accuracy: Rate
+    spent: Spent = Spent()
 
 
 class RunInterrupted(Event):

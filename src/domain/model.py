@@ -6,6 +6,9 @@ from pydantic import Field, JsonValue, SecretStr
 
 from .value import Value
 
+NO_MODEL = "none"
+"""What names no model."""
+
 
 class ModelEndpoint(Value):
     """Where a model answers."""
@@ -64,23 +67,32 @@ class Usage(Value):
     cost_usd: float | None = None
 
     def plus(self, other: "Usage") -> "Usage":
-        """The sum, field by field; unknown plus anything is unknown for cost, and the known part for tokens.
+        """The sum, field by field. Input, output and cost are unknown where one side is; of the parts that only some
+        replies tell of (cache, reasoning) it is the known sum.
 
         The sum of no calls adds nothing: added to what is unknown, it leaves it unknown.
         """
         if NO_USAGE in (self, other):
             return other if self == NO_USAGE else self
-        tokens = {name: _add_known(getattr(self, name), getattr(other, name)) for name in _TOKEN_FIELDS}
-        unknown = self.cost_usd is None or other.cost_usd is None
-        return Usage(**tokens, cost_usd=None if unknown else (self.cost_usd or 0) + (other.cost_usd or 0))
+        known = self.plus_known(other)
+        unknown = {name: None for name in _WHOLE if getattr(self, name) is None or getattr(other, name) is None}
+        return known.model_copy(update=unknown) if unknown else known
+
+    def plus_known(self, other: "Usage") -> "Usage":
+        """The sum of what is known, field by field: at least so much. Unknown only where both sides are."""
+        if NO_USAGE in (self, other):
+            return other if self == NO_USAGE else self
+        return Usage.model_validate(
+            {name: _add_known(getattr(self, name), getattr(other, name)) for name in Usage.model_fields}
+        )
 
 
-_TOKEN_FIELDS = ("input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens")
-NO_USAGE = Usage(**dict.fromkeys(_TOKEN_FIELDS, 0), cost_usd=0.0)
+NO_USAGE = Usage(**dict.fromkeys(Usage.model_fields, 0))
 """The sum of no calls."""
+_WHOLE = ("input_tokens", "output_tokens", "cost_usd")
 
 
-def _add_known(left: int | None, right: int | None) -> int | None:
+def _add_known(left: float | None, right: float | None) -> float | None:
     if left is None or right is None:
         return left if right is None else right
     return left + right

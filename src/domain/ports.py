@@ -101,7 +101,11 @@ class Environment(Protocol):
         """
 
     async def check(self) -> list[Check]:
-        """What `doctor` shows: is the provider there, which one, who are we; never raises, at most 10 s."""
+        """What `doctor` shows: is the provider there, which one, who are we; never raises, at most 10 s.
+
+        A run asks once, before it starts anything, and is refused by a check that is neither ok nor advice: one that
+        says that no sandbox can start.
+        """
 
     def open(self, spec: SandboxSpec, owner: SandboxOwner) -> AbstractAsyncContextManager[Sandbox]:
         """Start a sandbox, and stop it on exit, on every path, also when cancelled in the middle of creation.
@@ -156,6 +160,9 @@ class Harness(Protocol):
     needs_sandbox: ClassVar[bool]
     needs_model: ClassVar[bool]
 
+    def exposes_model(self) -> bool:
+        """Whether the agent program is given the endpoint and calls it by itself: what it spends is then unknown."""
+
     async def run(
         self, task: PreparedTask, sandbox: Sandbox | None, model: Model | None, context: AttemptContext
     ) -> HarnessResult:
@@ -170,7 +177,12 @@ class Harness(Protocol):
 
 
 class Benchmark(Protocol):
-    """A source of tasks and their verdicts. Built as `Class(parameters, data_dir)`; `data_dir` may cache data."""
+    """A source of tasks and their verdicts. Built as `Class(parameters, data_dir)`; `data_dir` may cache data.
+
+    No sandbox is opened that nobody needs. `prepare` and `collect` have one where the harness needs it or grading is
+    SAME. `grade` has that one where grading is SAME, a new one where it is FRESH and the submission is not empty
+    (`content` is not b""); else `sandbox` is None.
+    """
 
     name: ClassVar[str]
     grading: ClassVar[GradingMode]
@@ -197,7 +209,7 @@ class Benchmark(Protocol):
     async def grade(
         self, task: PreparedTask, submission: Submission, sandbox: Sandbox | None, context: AttemptContext
     ) -> Grade:
-        """The verdict. `sandbox` is as `grading` says.
+        """The verdict.
 
         Raises:
             VerifierFailed: the verifier could not run, or left no verdict.
@@ -226,6 +238,9 @@ class ResultStore(Protocol):
 
     async def open(self, run: RunInfo) -> Iterator[tuple[AttemptKey, AttemptRecord]]:
         """Create the run's folder or take it up again, and lock it; yields, once, what is stored there.
+
+        Taking up alone changes nothing that is stored: that the run was started once more is noted when an attempt
+        begins.
 
         Raises:
             ConfigError: another identity is stored there (the keys that differ), or the run is live in another process.

@@ -3,8 +3,8 @@
 import base64
 import json
 import re
-from collections.abc import Iterable, Iterator
-from typing import AnyStr
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, AnyStr
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
 
 from pydantic import JsonValue
@@ -19,6 +19,20 @@ _MIN_FRAGMENT = 8
 _USERINFO = re.compile(r"(?<=://)[^\s/?#\"'<>\\]+@")
 _USERINFO_BYTES = re.compile(rb"(?<=://)[^\s/?#\"'<>\\]+@")
 _SECRET_PARAMETER = re.compile(r"key|token|secret|passw|auth|signature|^sig$|^code$", re.IGNORECASE)
+_SECRET_VARIABLE = re.compile(r"SECRET|PASSWORD|PASSWD|CREDENTIAL|(KEY|TOKEN)(_?\d+)?$")
+_SWITCHES = frozenset({"true", "false", "True", "False"})
+
+
+def variable_secrets(variables: Mapping[Any, object]) -> Iterator[str]:
+    """The values of environment variables whose names tell that they are secret, as `OPENAI_API_KEY` or `DB_PASSWORD`.
+
+    Names that are not all capitals are no environment variables but settings, which say by their type what is secret.
+    A switch (`USE_API_KEY=true`) is none.
+    """
+    for name, value in variables.items():
+        is_secret = isinstance(name, str) and name.isupper() and _SECRET_VARIABLE.search(name)
+        if is_secret and isinstance(value, str) and value not in _SWITCHES:
+            yield value
 
 
 def url_secrets(url: str) -> Iterator[str]:

@@ -9,6 +9,7 @@ from .errors import ConfigError
 from .merging import merged
 from .sandbox import Capabilities, Network, SandboxSpec
 from .task import GradingMode, StageBudgets
+from .value import first_fault
 
 SPEC_FIELDS = frozenset(SandboxSpec.model_fields)
 IMAGE_FIELDS = ("image", "named_image", "build")
@@ -45,8 +46,7 @@ def resolve_spec(
     try:
         return SandboxSpec(**layers)
     except ValidationError as exc:
-        first = exc.errors(include_url=False, include_input=False)[0]
-        raise ConfigError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}", hint="see docs/environments") from None
+        raise ConfigError(first_fault(exc), hint="see docs/environments") from None
 
 
 def unsupported(spec: SandboxSpec, capabilities: Capabilities) -> list[str]:

@@ -100,6 +100,26 @@ class Counts(Value):
     not_run: int
 
 
+class Spent(Value):
+    """What attempts have used together."""
+
+    usage: Usage = NO_USAGE
+    """The sum of what is known."""
+    attempts_without_tokens: int = 0
+    """So many have some input or output that is unknown: the sum is a lower bound where this is not 0."""
+    attempts_without_cost: int = 0
+
+
+class Unscored(Value):
+    """An attempt that ended without a score."""
+
+    task_id: str
+    attempt: int
+    status: Status
+    error: str
+    """Its first words, the stage first."""
+
+
 class RunSummary(Value):
     """`summary.json`."""
 
@@ -126,16 +146,26 @@ class RunSummary(Value):
     errors_by_kind: dict[str, int] = Field(default_factory=dict)
     """`stage: kind` -> count."""
     exit_reasons: dict[str, int] = Field(default_factory=dict)
+    unscored: tuple[Unscored, ...] = ()
+    """Errors and cancelled attempts, by task."""
+    caveats: dict[str, str] = Field(default_factory=dict)
+    """Task id -> why its own reference solution may fail; of the tasks with an attempt that is not correct."""
     usage: Usage = NO_USAGE
-    """Of all attempts, earlier tries included."""
+    """The known sum over all attempts, earlier tries included; null where nothing is known."""
+    attempts_without_tokens: int = 0
+    """Attempts of which some tokens are unknown: where this is not 0, `usage` is a lower bound."""
+    attempts_without_cost: int = 0
+    """As for the tokens."""
     timings: dict[str, float] = Field(default_factory=dict)
     """Mean seconds by stage over the attempts that ran it."""
     duration_percentiles: dict[str, float] = Field(default_factory=dict)
     """`p50` and `p90` of the attempts' `total` seconds."""
     wall_s: float | None = None
-    """Of this start of the run; None when nothing ran."""
+    """Seconds in which at least one attempt was at work, over all starts of the run; None when nothing ran."""
     started_at: str
+    """Of the first attempt."""
     ended_at: str
+    """Of the last attempt."""
     interrupted: bool = False
 
 

@@ -3,13 +3,33 @@
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
+from typing import Annotated
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from .value import Value
 
 DEFAULT_MAX_OUTPUT_BYTES = 1024 * 1024
 LONGEST_TIMEOUT_S = 366 * 24 * 3600
+
+
+def _settable(variables: dict[str, str]) -> dict[str, str]:
+    for name, value in variables.items():
+        if not name or "=" in name or "\0" in name:
+            raise ValueError(f"{name!r} is no name of an environment variable")
+        if "\0" in value:
+            raise ValueError(f"the value of {name!r} has a NUL byte, which no environment variable can have")
+    return variables
+
+
+def _text_of_count(value: object) -> object:
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+Variables = Annotated[dict[str, str], AfterValidator(_settable)]
+"""Environment variables that can be set."""
+Gpu = Annotated[str, BeforeValidator(_text_of_count, json_schema_input_type=str | int)]
+"""A count may be given as a number."""
 
 
 class Network(StrEnum):
@@ -24,7 +44,7 @@ class ImageBuild(Value):
 
     context: Path
     dockerfile: str = "Dockerfile"
-    timeout_s: float = 600
+    timeout_s: float = Field(default=600, gt=0, le=LONGEST_TIMEOUT_S)
 
 
 class SandboxSpec(Value):
@@ -38,7 +58,7 @@ class SandboxSpec(Value):
     """Build the image when neither `image` nor `named_image` is given."""
     workspace_root: PurePosixPath | None = None
     """Absolute working directory of every command, made if missing; None is the image's own."""
-    env_variables: dict[str, str] = Field(default_factory=dict)
+    env_variables: Variables = Field(default_factory=dict)
     """Set for every command. Never secrets."""
     user: str | None = None
     """User of commands that name none; None is the image's own."""
@@ -46,7 +66,7 @@ class SandboxSpec(Value):
     """Cores."""
     memory: int | None = Field(default=None, gt=0)
     """MiB."""
-    gpu: str | None = None
+    gpu: Gpu | None = None
     """Type and count as in `A100:2`, or a bare count."""
     region: str | None = None
     platform: str | None = None
@@ -151,6 +171,8 @@ class Check(Value):
     detail: str
     hint: str = ""
     """The next step when not ok."""
+    is_advice: bool = False
+    """Sandboxes start all the same when it is not ok; any other check that is not ok refuses a run."""
 
 
 class SweepSelector(Value):

@@ -2,28 +2,28 @@
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from .attempt import AttemptKey, AttemptRecord, Status
 from .model import NO_USAGE, Usage
-from .run import GRADED, Counts, Interval, Rate, RunSummary
+from .run import GRADED, Counts, Interval, Rate, RunSummary, Spent, Unscored
+from .spans import Spans
+from .task import KNOWN_BAD
 
 _Z_95 = 1.959963984540054
 """The 97.5th percentile of the standard normal distribution."""
 NO_CATEGORY = "(none)"
+MAX_ERROR_CHARS = 300
+"""Kept of each error in the summary."""
 
 
-def wilson(correct: int, total: int) -> Interval | None:
-    """The 95 % score interval of a proportion; None where `total` is 0.
+def _wilson(rate: float, trials: int) -> Interval:
+    """The 95 % score interval of a proportion.
 
     Formula: E. B. Wilson, "Probable inference, the law of succession, and statistical inference", JASA 22 (1927),
     209-212, without continuity correction.
     """
-    return _wilson(correct / total, total) if total else None
-
-
-def _wilson(rate: float, trials: int) -> Interval:
     z2 = _Z_95 * _Z_95
     scale = 1 + z2 / trials
     centre = (rate + z2 / (2 * trials)) / scale
@@ -62,23 +62,23 @@ class _Ungraded(NamedTuple):
     """What an attempt without a score adds, kept apart because a later record may take its place."""
 
     status: Status
+    kind: str
+    """`stage: kind` of an error, else empty."""
     error: str
     exit_reason: str | None
     started_at: str
     ended_at: str
-    usage: Usage
     timings: tuple[tuple[str, float], ...]
 
 
 class _TaskTally:
     """Bit N of each number is attempt N."""
 
-    __slots__ = ("category", "correct", "graded")
+    __slots__ = ("category", "correct", "graded", "without_cost", "without_tokens")
 
     def __init__(self, category: str) -> None:
         self.category = category
-        self.graded = 0
-        self.correct = 0
+        self.graded = self.correct = self.without_cost = self.without_tokens = 0
 
 
 class Tally:
@@ -95,9 +95,12 @@ class Tally:
         self._k = k
         self._tasks: dict[str, _TaskTally] = {}
         self._ungraded: dict[AttemptKey, _Ungraded] = {}
+        self._caveats: dict[str, str] = {}
         self._correct = self._graded = self._graded_tasks = 0
         self._score_sum = 0.0
         self._usage = NO_USAGE
+        self._without_tokens = self._without_cost = 0
+        self._spans = Spans()
         self._exit_reasons: Counter[str] = Counter()
         self._timings: defaultdict[str, list[float]] = defaultdict(lambda: [0.0, 0])
         self._totals: list[float] = []
@@ -113,11 +116,13 @@ class Tally:
         task = self._task(key.task_id, category)
         if task.graded >> key.attempt & 1:
             return
-        usage = _spent(record, self._ungraded.pop(key, None))
+        self._add_tries(task, key.attempt, record, self._ungraded.pop(key, None))
         if record.status in GRADED:
-            self._add_graded(task, key.attempt, record, usage)
+            self._add_graded(task, key.attempt, record)
+            if not record.correct and KNOWN_BAD in record.extra:
+                self._caveats[key.task_id] = str(record.extra[KNOWN_BAD])
         else:
-            self._ungraded[key] = _ungraded(record, usage)
+            self._ungraded[key] = _ungraded(record)
 
     def _task(self, task_id: str, category: str) -> _TaskTally:
         task = self._tasks.get(task_id)
@@ -127,14 +132,26 @@ class Tally:
             task = self._tasks[task_id] = _TaskTally(category)
         return task
 
-    def _add_graded(self, task: _TaskTally, attempt: int, record: AttemptRecord, usage: Usage) -> None:
+    def _add_tries(self, task: _TaskTally, attempt: int, record: AttemptRecord, replaced: _Ungraded | None) -> None:
+        for one in _new_tries(record, replaced):
+            if one.started_at is not None:
+                self._spans.add(one.started_at, one.ended_at)
+            self._usage = self._usage.plus_known(one.usage)
+            bit = 1 << attempt
+            if one.usage.cost_usd is None and not task.without_cost & bit:
+                task.without_cost |= bit
+                self._without_cost += 1
+            if None in (one.usage.input_tokens, one.usage.output_tokens) and not task.without_tokens & bit:
+                task.without_tokens |= bit
+                self._without_tokens += 1
+
+    def _add_graded(self, task: _TaskTally, attempt: int, record: AttemptRecord) -> None:
         self._graded_tasks += not task.graded
         task.graded |= 1 << attempt
         task.correct |= record.correct << attempt
         self._graded += 1
         self._correct += record.correct
         self._score_sum += float(record.correct) if record.score is None else record.score
-        self._usage = self._usage.plus(usage)
         if record.exit_reason is not None:
             self._exit_reasons[record.exit_reason.value] += 1
         _add_timings(self._timings, record.timings.items())
@@ -154,8 +171,16 @@ class Tally:
         """Over all selected attempts: what has no score counts as a failure."""
         return rate_of(self._correct, self._selected_tasks * self._k, self._selected_tasks)
 
+    def spent(self) -> Spent:
+        """By every try of every attempt."""
+        return Spent(
+            usage=self._usage,
+            attempts_without_tokens=self._without_tokens,
+            attempts_without_cost=self._without_cost,
+        )
+
     def counts(self) -> Counts:
-        """selected = correct + incorrect + errors + cancelled + not_run; a skipped attempt is not run."""
+        """selected = correct + incorrect + errors + cancelled + not_run."""
         selected = self._selected_tasks * self._k
         statuses = Counter(entry.status for entry in self._ungraded.values())
         errors = statuses[Status.RUN_ERROR] + statuses[Status.EVAL_ERROR]
@@ -201,10 +226,13 @@ class Tally:
         environment: str,
         started_at: str,
         ended_at: str,
-        wall_s: float | None = None,
         interrupted: bool = False,
     ) -> RunSummary:
-        """All of it, as stored and shown."""
+        """All of it, as stored and shown; `started_at` and `ended_at` are for a run of which no attempt was at work.
+
+        The same records make the same summary, whenever it is made.
+        """
+        spent, wall_s = self.spent(), self._spans.total_s()
         return RunSummary(
             run_name=run_name,
             run_id=run_id,
@@ -220,28 +248,30 @@ class Tally:
             mean_score=self._score_sum / self._graded if self._graded else None,
             pass_at_k=self.pass_at_k(),
             by_category=self.by_category(),
-            errors_by_kind=_most_common(Counter(entry.error for entry in self._failed())),
+            errors_by_kind=_most_common(Counter(entry.kind for entry in self._ungraded.values() if entry.kind)),
             exit_reasons=_most_common(self._all_exit_reasons()),
-            usage=self._all_usage(),
+            unscored=self._unscored(),
+            caveats=dict(sorted(self._caveats.items())),
+            usage=spent.usage,
+            attempts_without_tokens=spent.attempts_without_tokens,
+            attempts_without_cost=spent.attempts_without_cost,
             timings=self._mean_timings(),
             duration_percentiles=_percentiles(self._all_totals()),
-            wall_s=wall_s,
-            started_at=started_at,
-            ended_at=ended_at,
+            wall_s=None if wall_s is None else round(wall_s, 3),
+            started_at=self._spans.first or started_at,
+            ended_at=self._spans.last or ended_at,
             interrupted=interrupted,
         )
 
-    def _failed(self) -> Iterator[_Ungraded]:
-        return (entry for entry in self._ungraded.values() if entry.error)
+    def _unscored(self) -> tuple[Unscored, ...]:
+        entries = sorted(self._ungraded.items(), key=lambda item: (item[0].task_id, item[0].attempt))
+        return tuple(
+            Unscored(task_id=key.task_id, attempt=key.attempt, status=entry.status, error=entry.error)
+            for key, entry in entries
+        )
 
     def _all_exit_reasons(self) -> Counter[str]:
         return self._exit_reasons + Counter(e.exit_reason for e in self._ungraded.values() if e.exit_reason is not None)
-
-    def _all_usage(self) -> Usage:
-        usage = self._usage
-        for entry in self._ungraded.values():
-            usage = usage.plus(entry.usage)
-        return usage
 
     def _mean_timings(self) -> dict[str, float]:
         sums: defaultdict[str, list[float]] = defaultdict(lambda: [0.0, 0])
@@ -256,14 +286,15 @@ class Tally:
         return sorted([*self._totals, *ungraded])
 
 
-def _ungraded(record: AttemptRecord, usage: Usage) -> _Ungraded:
+def _ungraded(record: AttemptRecord) -> _Ungraded:
+    error = record.error
     return _Ungraded(
         status=record.status,
-        error=_error_kind(record),
+        kind=_error_kind(record),
+        error=error if len(error) <= MAX_ERROR_CHARS else f"{error[:MAX_ERROR_CHARS]}…",
         exit_reason=record.exit_reason.value if record.exit_reason else None,
         started_at=record.started_at,
         ended_at=record.ended_at,
-        usage=usage,
         timings=tuple(record.timings.items()),
     )
 
@@ -274,14 +305,22 @@ def _error_kind(record: AttemptRecord) -> str:
     return f"{record.failure.stage}: {record.failure.kind}" if record.failure else record.status.value
 
 
-def _spent(record: AttemptRecord, replaced: _Ungraded | None) -> Usage:
-    usage = record.usage
-    for earlier in record.tries:
-        usage = usage.plus(earlier.usage)
-    if replaced is None or replaced.started_at == record.started_at:
-        return usage
-    listed = any(earlier.ended_at == replaced.ended_at for earlier in record.tries)
-    return usage if listed else replaced.usage.plus(usage)
+class _Try(NamedTuple):
+    started_at: str | None
+    ended_at: str
+    usage: Usage
+
+
+def _new_tries(record: AttemptRecord, replaced: _Ungraded | None) -> list[_Try]:
+    """The tries of `record`, the last included, less those that came with the record it takes the place of."""
+    tries = [_Try(one.started_at, one.ended_at, one.usage) for one in record.tries]
+    tries.append(_Try(record.started_at, record.ended_at, record.usage))
+    if replaced is None:
+        return tries
+    if replaced.started_at == record.started_at:
+        return []
+    ends = [one.ended_at for one in record.tries]
+    return tries[ends.index(replaced.ended_at) + 1 :] if replaced.ended_at in ends else tries
 
 
 def _add_timings(sums: defaultdict[str, list[float]], timings: Iterable[tuple[str, float]]) -> None:

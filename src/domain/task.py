@@ -9,6 +9,9 @@ from pydantic import Field, JsonValue
 from .sandbox import Command
 from .value import Value
 
+KNOWN_BAD = "known_bad"
+"""In a task's `metadata`: why its own reference solution may fail; a summary tells it where the task has failed."""
+
 
 class TaskSelection(Value):
     """Which tasks of a benchmark to run."""

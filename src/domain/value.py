@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationError
 
 from .docstrings import field_docstrings
 
@@ -11,6 +11,14 @@ class Value(BaseModel):
     """Immutable, strict about its keys, and silent about rejected input (which may be a secret)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+def first_fault(error: ValidationError, *section: str) -> str:
+    """`SECTION.KEY: what is wrong` of the first value that does not fit; never its input, which may be a secret."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    key = ".".join(map(str, (*section, *first["loc"])))
+    message = first["msg"].removeprefix("Value error, ").replace("Input should be", "expected")
+    return f"{key}: {message}" if key else message
 
 
 class Parameters(Value):

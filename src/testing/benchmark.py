@@ -176,6 +176,8 @@ class BenchmarkContract:
         task = (await self.sample(benchmark))[0]
         context = a_context(task, tmp_path)
         async with self.opened(benchmark, environment, task, tmp_path) as (prepared, sandbox):
+            if prepared.solution is not None:
+                await apply_solution(prepared, sandbox)  # some benchmarks need no sandbox to grade nothing
             submission = await benchmark.collect(prepared, sandbox, _FINISHED, context)
 
         with pytest.raises(SandboxLost):
@@ -215,7 +217,7 @@ class BenchmarkContract:
         submission: Submission = await benchmark.collect(prepared, sandbox, _FINISHED, context)
         if benchmark.grading is GradingMode.SAME:
             return await benchmark.grade(prepared, submission, sandbox, context)
-        if benchmark.grading is GradingMode.NONE:
+        if benchmark.grading is GradingMode.NONE or submission.content == b"":
             return await benchmark.grade(prepared, submission, None, context)
         async with self.opened(benchmark, environment, prepared.task, folder, "grade") as (_, fresh):
             return await benchmark.grade(prepared, submission, fresh, context)

@@ -15,15 +15,17 @@ from ..domain.events import (
 )
 from ..domain.model import Usage
 from ..domain.ports import Progress
-from ..domain.run import Interval, Rate
+from ..domain.run import Interval, Rate, Spent
 
 AWKWARD_TASK = "odd/[bold]id\x1b[2J\udc80 中文"
 """Markup, a terminal command, a lone surrogate, wide characters."""
 _TIME = "2026-01-01T00:00:00Z"
 
 
-def attempt_ended(task_id: str, *, attempt: int = 1, correct: bool = True, error: str = "") -> AttemptEnded:
-    """The event of an attempt that was graded, or that ended in `error`."""
+def attempt_ended(
+    task_id: str, *, attempt: int = 1, correct: bool = True, error: str = "", spent: Spent | None = None
+) -> AttemptEnded:
+    """The event of an attempt that was graded, or that ended in `error`; `spent` is its own unless it is given."""
     failure = Failure(stage=Stage.START, kind="SandboxLost", elapsed_s=1.5, transient=True) if error else None
     record = AttemptRecord(
         status=Status.RUN_ERROR if error else Status.COMPLETED,
@@ -36,7 +38,8 @@ def attempt_ended(task_id: str, *, attempt: int = 1, correct: bool = True, error
         ended_at=_TIME,
     )
     accuracy = Rate(correct=1, total=2, value=0.5, interval=Interval(low=0.1, high=0.9))
-    return AttemptEnded(key=AttemptKey(task_id=task_id, attempt=attempt), record=record, accuracy=accuracy)
+    key = AttemptKey(task_id=task_id, attempt=attempt)
+    return AttemptEnded(key=key, record=record, accuracy=accuracy, spent=spent or Spent(usage=record.usage))
 
 
 def run_started(selected: int, *, kept: int = 0) -> RunStarted:

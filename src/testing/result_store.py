@@ -111,7 +111,6 @@ def summary(tally: Tally) -> RunSummary:
         environment="e",
         started_at=STARTED,
         ended_at=ENDED,
-        wall_s=60.0,
     )
 
 

@@ -249,6 +249,7 @@ async def test_the_check_counts_what_dead_runs_left(environment: DockerEnvironme
     checks = {check.name: check for check in await environment.check()}
 
     assert not checks["leftovers"].ok
+    assert checks["leftovers"].is_advice
     assert "cleanup" in checks["leftovers"].hint
     assert "default socket" in checks["engine"].detail or "DOCKER" in checks["engine"].detail
     assert "GB free" in checks["disk"].detail or "cannot be seen" in checks["disk"].detail

@@ -114,7 +114,7 @@ def test_a_resume_with_a_model_that_is_well_scores_what_had_none(story: Story) -
 
 @pytest.fixture(scope="module")
 def priced(tmp_path_factory: pytest.TempPathFactory, debian_image: str) -> dict[str, Any]:
-    """Usage by task, of a model with a price that leaves out the usage of one task; and of the whole run as `all`."""
+    """Usage by task, of a model with a price that leaves out the usage of one task; and the run's summary as `all`."""
 
     def answer(asked: Call) -> Answer:
         said = obey(asked)
@@ -133,14 +133,15 @@ def priced(tmp_path_factory: pytest.TempPathFactory, debian_image: str) -> dict[
         )
     assert ended.code == 0, ended.err
     of_tasks = {task: attempt["usage"] for task, attempt in run.attempts().items()}
-    return {**of_tasks, "all": run.summary()["usage"]}
+    return {**of_tasks, "all": run.summary()}
 
 
 def test_with_a_price_cost_is_counted(priced: dict[str, Any]) -> None:
     assert priced["told"]["cost_usd"] == pytest.approx(2 * (100 * 10 + 10 * 100) / 1e6)
 
 
-def test_with_a_price_but_no_usage_cost_is_unknown_also_in_the_sum(priced: dict[str, Any]) -> None:
+def test_with_a_price_but_no_usage_cost_is_unknown_and_the_sum_says_that_it_is_partial(priced: dict[str, Any]) -> None:
     assert priced["untold"]["cost_usd"] is None
-    assert priced["all"]["cost_usd"] is None
-    assert priced["all"]["input_tokens"] == 200
+    assert priced["all"]["usage"]["cost_usd"] == priced["told"]["cost_usd"]
+    assert priced["all"]["attempts_without_cost"] == 1
+    assert priced["all"]["usage"]["input_tokens"] == 200

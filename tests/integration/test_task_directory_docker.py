@@ -1,9 +1,11 @@
 """Task directories in containers: the quickstart suite, users, images without bash, and forged start-up files."""
 
+import os
 from pathlib import Path
 
 import pytest
 from agentcompass.adapters.benchmarks.task_directory import TaskDirectoryBenchmark, TaskDirectoryParameters
+from agentcompass.adapters.environments.docker.endpoint import resolve_endpoint
 from agentcompass.adapters.environments.docker.environment import DockerEnvironment, DockerParameters
 from agentcompass.adapters.recipes.task_directory import TaskDirectoryRecipe
 from agentcompass.domain.ports import Environment
@@ -13,6 +15,7 @@ from agentcompass.domain.task import Grade, TaskSelection
 from agentcompass.testing.benchmark import a_context
 from agentcompass.testing.quickstart import QuickstartContract
 from agentcompass.testing.task_folders import ANSWER_TEST, REWARD, TASK_TOML, write_task
+from docker import APIClient
 
 pytestmark = pytest.mark.docker
 
@@ -93,3 +96,52 @@ async def test_start_up_files_of_the_image_itself_stay(tmp_path: Path, python_im
     assert isinstance(grade.extra["verify_log"], dict)
     assert "removed" not in grade.extra["verify_log"]
     assert str(grade.extra["verify_log"]["test_stdout"]).endswith("sitecustomize.py\n")
+
+
+async def test_tools_that_the_agent_put_in_are_told_and_stay(tmp_path: Path, debian_image: str) -> None:
+    agent = (
+        "sleep 2; printf '#!/bin/sh\\n' > /usr/local/bin/grep; printf x > /usr/local/bin/mine; echo >> /root/.bashrc"
+    )
+    test = f"#!/bin/bash\n[ -e /usr/local/bin/grep ] && echo 1 > {REWARD}\n"
+    grade = await graded(tmp_path, debian_image, agent, test=test)
+
+    assert isinstance(grade.extra["verify_log"], dict)
+    assert grade.correct
+    assert grade.extra["verify_log"]["changed_tools"] == ["/usr/local/bin/grep", "/root/.bashrc"]
+
+
+async def test_nothing_is_told_of_the_tools_of_the_image_itself(tmp_path: Path, debian_image: str) -> None:
+    grade = await graded(tmp_path, debian_image, "true")
+
+    assert isinstance(grade.extra["verify_log"], dict)
+    assert "changed_tools" not in grade.extra["verify_log"]
+
+
+@pytest.mark.parametrize(("answer", "score"), [("42", 1), ("41", 0)])
+async def test_an_image_with_volumes_where_the_verifier_works_is_graded(
+    tmp_path: Path, debian_image: str, answer: str, score: int
+) -> None:
+    folder = tmp_path / "image"
+    folder.mkdir()
+    (folder / "Dockerfile").write_text(f"FROM {debian_image}\nVOLUME /tests\nVOLUME /logs/verifier\n")
+    client = APIClient(base_url=resolve_endpoint(None, None, os.environ).url)
+    tag = "agentcompass-test/volumes:latest"
+    for _ in client.build(path=str(folder), tag=tag, rm=True, decode=True):
+        pass
+    client.close()
+    agent = f"echo {answer} > answer.txt; echo 1 > /logs/verifier/reward.txt; echo exit > /tests/test.sh"
+    grade = await graded(tmp_path, tag, agent)
+
+    assert grade.score == score
+
+
+async def test_a_container_whose_processes_clear_the_verifiers_folder_is_graded(
+    tmp_path: Path, debian_image: str
+) -> None:
+    test = f"#!/bin/bash\nsleep 0.3\necho 0 > {REWARD}\n"
+    loop = "while :; do rm -rf /logs/verifier; mkdir /logs/verifier; sleep 0.01; done"
+    grade = await graded(tmp_path, debian_image, f"setsid sh -c '{loop}' > /dev/null 2>&1 < /dev/null &", test=test)
+
+    assert isinstance(grade.extra["verify_log"], dict)
+    assert grade.score == 0
+    assert grade.extra["verify_log"]["processes_killed"] is True

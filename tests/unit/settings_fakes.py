@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from agentcompass.app.catalog import Catalog, Kind
-from agentcompass.app.settings import Settings, Used, load_settings
-from agentcompass.app.settings_layers import Flags
+from agentcompass.app.settings import Flags, Settings, Used, load_settings
 from agentcompass.domain.model import Price
 from agentcompass.domain.task import Task
 from agentcompass.domain.value import Parameters

@@ -126,7 +126,7 @@ def test_an_adapter_of_another_kind_does_not_implement_the_port() -> None:
     message = refusal(fake_catalog(), "settings_fakes:CloudEnvironment", Kind.HARNESSES).message
 
     assert "harness" in message
-    assert "it lacks needs_model, needs_sandbox, run" in message
+    assert "it lacks exposes_model, needs_model, needs_sandbox, run" in message
 
 
 def test_parameters_of_another_type_are_refused() -> None:

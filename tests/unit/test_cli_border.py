@@ -1,18 +1,11 @@
 """Where errors end: one line on stderr and exit code 2 for the user's, a traceback and 1 for ours."""
 
-import os
 from importlib.metadata import version
 
 import pytest
 from agentcompass.app.cli import border, main
 from agentcompass.app.cli.lazy import COMMANDS
-
-
-@pytest.fixture(autouse=True)
-def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in os.environ:
-        if name.startswith("AGENTCOMPASS_"):
-            monkeypatch.delenv(name)
+from agentcompass.domain.errors import ConfigError
 
 
 def ended(*arguments: str) -> object:
@@ -33,7 +26,7 @@ def ended(*arguments: str) -> object:
         (["run", "quickstart", "nop", "none", "--max-retries", "x"], "error: Invalid value for '--max-retries': "),
         (
             ["run", "quickstart", "nop", "none", "--max-retries", "-1"],
-            "error: --max-retries: run.max_retries: expected ",
+            "error: --max-retries: run.max_retries: expected at least 0, not -1\n",
         ),
     ],
 )
@@ -54,6 +47,15 @@ def raising(error: BaseException) -> object:
         raise error
 
     return app
+
+
+def test_each_fault_keeps_its_line_and_its_blanks(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(border, "app", raising(ConfigError("2 problems in 'a  b':\nfirst\x07\n\nsecond")))
+
+    assert ended("list") == 2
+    assert capsys.readouterr().err == "error: 2 problems in 'a  b':\n  first\\x07\n  second\n"
 
 
 def test_a_bug_is_a_traceback_and_not_the_users_fault(

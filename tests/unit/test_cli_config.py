@@ -1,19 +1,11 @@
 """`agentcompass config` and `agentcompass list`."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 from agentcompass.app.catalog import BUILT_INS, Kind
 from agentcompass.app.cli import main
-
-
-@pytest.fixture(autouse=True)
-def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in os.environ:
-        if name.startswith("AGENTCOMPASS_"):
-            monkeypatch.delenv(name)
 
 
 def ended(*arguments: str) -> object:
@@ -43,6 +35,17 @@ def test_show_as_json_masks_the_key(capsys: pytest.CaptureFixture[str], monkeypa
         "layer": "variable",
         "where": "AGENTCOMPASS_MODEL__API_KEY",
     }
+
+
+def test_show_masks_a_key_among_an_agents_variables(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "my.yaml"
+    path.write_text("harnesses: {command: {env: {MY_API_KEY: key-0123456789, COLOUR: red}}}\n")
+
+    assert ended("config", "show", "--config", str(path)) == 0
+
+    out = capsys.readouterr().out
+    assert 'harnesses.command.env.MY_API_KEY = "***"' in out
+    assert 'harnesses.command.env.COLOUR = "red"' in out
 
 
 def test_check_says_ok(capsys: pytest.CaptureFixture[str]) -> None:

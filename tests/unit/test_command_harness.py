@@ -187,9 +187,24 @@ async def test_the_model_is_exposed_only_where_asked_for_and_its_key_masked(
     assert "sk-very-secret" not in exposed.recording.text
 
 
-async def test_exposing_a_model_needs_one(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="expose_model needs a model"):
-        await Ran(tmp_path, expose_model=True).run()
+@pytest.mark.parametrize("exposed", [True, False])
+def test_it_says_whether_it_exposes_the_model(exposed: bool) -> None:
+    harness = CommandHarness(CommandParameters(command="x", expose_model=exposed))
+
+    assert harness.exposes_model() is exposed
+
+
+async def test_a_key_among_the_users_variables_is_masked_in_logs_and_steps(tmp_path: Path) -> None:
+    printed = ended(stdout="my key is key-0123456789")
+    ran = Ran(tmp_path, printed, printed, install="true", env={"MY_AGENT_API_KEY": "key-0123456789"})
+    await ran.run()
+
+    assert ran.commands[0].env == {"MY_AGENT_API_KEY": "key-0123456789"}
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
+        "agent.txt": "my key is ***",
+        "install.txt": "my key is ***",
+    }
+    assert "key-0123456789" not in ran.recording.text
 
 
 async def test_on_this_machine_the_agent_reads_its_task_and_answers(tmp_path: Path) -> None:

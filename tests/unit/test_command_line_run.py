@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 from agentcompass.app.cli import main
+from agentcompass.domain.sandbox import Check
+from agentcompass.testing.fakes import FakeEnvironment
 
 FAKES = "agentcompass.testing.fakes"
 TRIPLE = (f"{FAKES}:FakeBenchmark", f"{FAKES}:FakeHarness", "none")
@@ -59,6 +61,55 @@ def test_an_error_is_exit_code_1_and_a_resume_takes_it_up(
     assert "1 errors" in out
     assert second == 1
     assert "2 correct" in out_again
+
+
+def test_the_table_names_the_first_attempts_without_a_score_and_how_many_more_there_are(
+    capsys: pytest.CaptureFixture[str], results: tuple[str, ...]
+) -> None:
+    failing = ("--env-params", '{"fail_every_open": "SandboxStartFailed"}', "--task-concurrency", "1")
+    _, out, _ = command(capsys, "run", *TRIPLE, *ENV, *results, *failing, "--benchmark-params", '{"tasks": 25}')
+    named = [line.split(maxsplit=3) for line in out.splitlines() if "run_error" in line]
+
+    assert named[0] == ["task-1", "1", "run_error", "start: open 1 fails as asked"]
+    assert len(named) == 20
+    assert out.endswith("\nand 5 more, see summary.md\n")
+
+
+class NotReady(FakeEnvironment):
+    """An environment that says so."""
+
+    async def check(self) -> list[Check]:
+        return [Check(name="engine", ok=False, detail="no answer", hint="start it")]
+
+
+def test_an_environment_that_is_not_ready_is_one_line_and_nothing_is_made(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, results: tuple[str, ...]
+) -> None:
+    code, out, err = command(capsys, "run", *TRIPLE, "--env", f"{__name__}:NotReady", *results)
+
+    assert (code, out) == (2, "")
+    assert err == "error: environment 'fake' is not ready: engine: no answer (start it)\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_key_among_the_variables_of_an_agent_is_in_no_file(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, results: tuple[str, ...]
+) -> None:
+    params = {
+        "command": "echo $MY_AGENT_API_KEY $COLOUR",
+        "env": {"MY_AGENT_API_KEY": "key-0123456789", "COLOUR": "red"},
+    }
+    triple = (f"{FAKES}:FakeBenchmark", "command", "none")
+    where = ("--env", "host_process", "--env-params", json.dumps({"root_folder": str(tmp_path / "sandboxes")}))
+    command(capsys, "run", *triple, *where, *results, "--harness-params", json.dumps(params))
+    texts = [path.read_text() for path in (tmp_path / "name/id").rglob("*") if path.is_file()]
+
+    assert any("*** red" in text for text in texts)
+    assert not any("key-0123456789" in text for text in texts)
+    assert json.loads((tmp_path / "name/id/run_info.json").read_text())["request"]["harness_params"]["env"] == {
+        "MY_AGENT_API_KEY": "***",
+        "COLOUR": "red",
+    }
 
 
 def test_another_temperature_is_another_run(capsys: pytest.CaptureFixture[str], results: tuple[str, ...]) -> None:

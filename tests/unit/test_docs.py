@@ -10,18 +10,21 @@ import sys
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import agentcompass
 import pytest
 import yaml
+from agentcompass.app import catalog
 from agentcompass.app.catalog import Catalog, Kind, parameters_of
 from agentcompass.app.cli import main
-from agentcompass.app.settings import Used, load_settings
-from agentcompass.app.settings_layers import Flags
-from agentcompass.app.settings_sections import ModelSettings, RunSettings, TaskKeys
+from agentcompass.app.settings import Flags, Used, load_settings
+from agentcompass.app.settings.models import ModelSettings, RunSettings, TaskKeys
+from agentcompass.domain.sandbox import SandboxSpec
 from agentcompass.domain.value import Parameters
+from agentcompass.testing.environment import EnvironmentContract
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -167,6 +170,19 @@ def test_every_yaml_shown_is_a_valid_settings_file(page: str, text: str, tmp_pat
     assert result.exit_code == 0, result.output
 
 
+def cells(row: str) -> list[str]:
+    return [cell.strip() for cell in re.split(r"(?<!\\)\|", row.strip().removeprefix("|").removesuffix("|"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_every_table_is_whole(page: Path) -> None:
+    found = re.findall(r"^(\|.*\|)\n\|[-| ]+\|\n((?:\|.*\n)*)", prose(page), re.MULTILINE)
+    rows = [(cells(header), cells(row)) for header, body in found for row in body.splitlines()]
+    broken = [row for header, row in rows if len(row) != len(header) or not all(row)]
+
+    assert broken == []
+
+
 def schema_keys() -> set[str]:
     """Every dotted key of `config schema`."""
     schema = json.loads(call("config", "schema").output)
@@ -215,7 +231,9 @@ def documented() -> Iterator[tuple[str, type[Parameters]]]:
     places = {Kind.BENCHMARKS: "benchmarks.md", Kind.HARNESSES: "harnesses.md", Kind.MODELS: "models.md"}
     for kind in (*places, Kind.ENVIRONMENTS):
         for name in catalog.names(kind):
-            yield places.get(kind, f"environments/{name}.md"), parameters_of(catalog.load(kind, name))
+            usual = places.get(kind, f"environments/{name}.md")
+            page = "benchmarks/swebench.md" if name.startswith("swebench") else usual
+            yield page, parameters_of(catalog.load(kind, name))
 
 
 @pytest.mark.parametrize("language", ["", "zh"])
@@ -291,6 +309,45 @@ def test_the_python_example_of_the_readme_names_what_the_package_offers() -> Non
 
     assert names
     assert all(hasattr(agentcompass, name) for name in names)
+
+
+@pytest.fixture
+def guide(monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
+    """The Python of the contributor guide, each block as the module that the text names before it."""
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    found = re.findall(r"`((?:src|tests)/[\w/]+)\.py`:\n\n```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    modules: dict[str, ModuleType] = {}
+    for path, source in found:
+        name = path.replace("src/", "agentcompass/").replace("/", ".")
+        modules[path] = module = ModuleType(name)
+        module.__package__ = name.rpartition(".")[0]
+        monkeypatch.setitem(sys.modules, name, module)
+        exec(compile(source, path, "exec"), module.__dict__)
+
+    assert len(modules) == page.count("```python")
+    return modules
+
+
+def test_the_environment_of_the_contributor_guide_is_found_by_its_line_of_the_catalog(
+    guide: dict[str, ModuleType],
+) -> None:
+    (line,) = blocks(ROOT / "CONTRIBUTING.md", "text")
+    ((name, path),) = eval(f"{{{line}}}", {"_ADAPTERS": catalog._ADAPTERS}).items()
+    environment = Catalog().load(Kind.ENVIRONMENTS, path)
+
+    assert environment is guide["src/adapters/environments/podman"].PodmanEnvironment
+    assert environment.name == name
+
+
+def test_the_contract_tests_of_the_contributor_guide_are_tests_of_that_environment(
+    guide: dict[str, ModuleType],
+) -> None:
+    suite = guide["tests/integration/test_podman"].TestPodman
+    fixtures = [getattr(suite, name).__wrapped__(suite()) for name in ("environment", "spec")]
+
+    assert issubclass(suite, EnvironmentContract)
+    assert isinstance(fixtures[0], guide["src/adapters/environments/podman"].PodmanEnvironment)
+    assert isinstance(fixtures[1], SandboxSpec)
 
 
 def test_the_benchmark_of_the_contributor_guide_works_as_it_is_shown(tmp_path: Path) -> None:

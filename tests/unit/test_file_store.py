@@ -392,7 +392,8 @@ async def test_run_info_tells_every_start_and_keeps_the_first_identity(tmp_path:
     opened_store, _ = await opened(tmp_path, run_info(host="first", versions={"agentcompass": "0.1"}))
     await opened_store.save_summary(summary(Tally(1, 1)))
     await opened_store.close()
-    await opened(tmp_path, run_info(host="second", started_at=ENDED, request={"task_concurrency": 9}))
+    again, _ = await opened(tmp_path, run_info(host="second", started_at=ENDED, request={"task_concurrency": 9}))
+    again.begin_attempt(KEY)
     document = read(tmp_path / "name" / "id" / "run_info.json")
 
     assert document["identity"] == run_info().identity
@@ -400,6 +401,33 @@ async def test_run_info_tells_every_start_and_keeps_the_first_identity(tmp_path:
     assert [(start["host"], start["ended_at"]) for start in document["starts"]] == [("first", ENDED), ("second", None)]
     assert document["starts"][0]["versions"] == {"agentcompass": "0.1"}
     assert document["starts"][1]["request"] == {"task_concurrency": 9}
+
+
+@pytest.mark.parametrize("ends", [True, False])
+async def test_a_start_that_runs_nothing_leaves_the_stored_run_as_it_was(ends: bool, tmp_path: Path) -> None:
+    tally = Tally(1, 1)
+    tally.add(KEY, "", graded())
+    opened_store, _ = await opened(tmp_path)
+    await opened_store.save_attempt(KEY, "", graded())
+    await opened_store.save_summary(summary(tally))
+    await opened_store.close()
+    folder = tmp_path / "name" / "id"
+    before = {path: path.read_bytes() for path in files_below(folder) if path.name != ".lock"}
+    again, _ = await opened(tmp_path, run_info(host="second", versions={"agentcompass": "9"}))
+    if ends:
+        await again.save_summary(summary(tally))
+    await again.close()
+
+    assert {path: path.read_bytes() for path in files_below(folder) if path.name != ".lock"} == before
+
+
+async def test_the_end_of_a_killed_run_is_told_by_the_next_start(tmp_path: Path) -> None:
+    await saved(tmp_path, "task")
+    again, _ = await opened(tmp_path)
+    await again.save_summary(summary(Tally(1, 1)))
+    await again.close()
+
+    assert read(tmp_path / "name" / "id" / "run_info.json")["ended_at"] == ENDED
 
 
 async def test_a_differing_identity_is_told_key_by_key_with_both_values(tmp_path: Path) -> None:

@@ -37,6 +37,13 @@ def test_the_help_of_a_command_imports_no_sdk(command: str) -> None:
     assert not imported(statement) & SDKS
 
 
+@pytest.mark.parametrize("command", ["run", "config", "list", "tasks", "doctor", "cleanup"])
+def test_the_help_of_a_command_imports_no_models_of_settings(command: str) -> None:
+    statement = f"from agentcompass.app.cli import main; main([{command!r}, '--help'])"
+
+    assert not imported(statement) & (HEAVY | {"pydantic"})
+
+
 def test_importing_the_package_imports_nothing_else() -> None:
     assert not imported("import agentcompass") & (HEAVY | {"pydantic", "typer", "rich"})
 

@@ -139,21 +139,12 @@ def test_secrets_are_replaced_in_values_exceptions_and_nested_objects(
     assert logged(tmp_path / "run.log")[0]["error"] == "401 for ***"
 
 
-def test_more_secrets_can_be_made_known_later(logs: Logs, stderr: io.StringIO) -> None:
-    logs.use_redactor(lambda event: {**event, "event": "nothing"})
-    structlog.get_logger().error("sandbox.leaked")
-
-    assert stderr.getvalue() == "error: nothing\n"
-
-
 def test_a_display_can_take_over_the_human_lines(logs: Logs, stderr: io.StringIO) -> None:
     shown: list[str] = []
     logs.show_with(shown.append)
     structlog.get_logger().error("sandbox.leaked")
-    logs.show_with(None)
-    structlog.get_logger().error("run.failed")
 
-    assert (shown, stderr.getvalue()) == (["error: sandbox.leaked"], "error: run.failed\n")
+    assert (shown, stderr.getvalue()) == (["error: sandbox.leaked"], "")
 
 
 def test_the_run_log_follows_the_run(logs: Logs, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from agentcompass.testing.fakes import FakeEnvironment, FakeModel, FakeSandbox, 
 from agentcompass.testing.fakes.model import FakeModelParameters, Reply
 from agentcompass.testing.fakes.sandbox import ExecScript
 from agentcompass.testing.harness import AsksModel, HarnessContract, Recording, RunsCommands, prepared_task
-from pydantic import SecretStr
+from pydantic import SecretStr, ValidationError
 from structlog.contextvars import bound_contextvars, get_contextvars
 
 SUBMIT = f"echo {MARKER}"
@@ -692,6 +692,36 @@ def test_a_config_file_that_cannot_be_used_is_refused(text: str, why: str, tmp_p
     (tmp_path / "own.yaml").write_text(text)
 
     with pytest.raises(ConfigError, match=why):
+        MiniSweAgentHarness(MiniSweAgentParameters(config=str(tmp_path / "own.yaml")))
+
+
+BROKEN = [
+    ("system_template", "{{ task", "line 1"),
+    ("instance_template", "a\n{% if %}", "line 2"),
+    ("observation_template", "{% for %}", "line 1"),
+    ("format_error_template", "{{ a b }}", "line 1"),
+    ("action_regex", "(", "no regular expression"),
+]
+
+
+@pytest.mark.parametrize(("key", "text", "why"), BROKEN)
+def test_a_template_or_pattern_that_is_broken_is_refused_as_the_settings_are_read(
+    key: str, text: str, why: str
+) -> None:
+    with pytest.raises(ValidationError, match=why):
+        MiniSweAgentParameters.model_validate({key: text})
+
+
+@pytest.mark.parametrize(("key", "text", "why"), BROKEN)
+def test_a_config_file_with_a_broken_text_is_refused_before_anything_runs(
+    key: str, text: str, why: str, tmp_path: Path
+) -> None:
+    section = "agent" if key in ("system_template", "instance_template") else "model"
+    config: dict[str, dict[str, str]] = {"agent": {"system_template": "a", "instance_template": "b"}, "model": {}}
+    config[section][key] = text
+    (tmp_path / "own.yaml").write_text(json.dumps(config))
+
+    with pytest.raises(ConfigError, match=f"{key}: .*{why}"):
         MiniSweAgentHarness(MiniSweAgentParameters(config=str(tmp_path / "own.yaml")))
 
 

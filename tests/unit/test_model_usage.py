@@ -147,6 +147,13 @@ def test_the_input_is_never_less_than_what_was_cached(told: dict[str, Any]) -> N
         assert usage.input_tokens >= (usage.cache_read_tokens or 0) + (usage.cache_write_tokens or 0)
 
 
+def test_a_call_that_told_nothing_makes_the_sum_unknown_and_leaves_what_is_known_of_it() -> None:
+    told, silent = Usage(input_tokens=10, output_tokens=2, cache_read_tokens=4, cost_usd=1), Usage(output_tokens=3)
+
+    assert told.plus(silent) == Usage(output_tokens=5, cache_read_tokens=4)
+    assert told.plus_known(silent) == Usage(input_tokens=10, output_tokens=5, cache_read_tokens=4, cost_usd=1)
+
+
 def test_the_sum_of_no_calls_leaves_what_is_unknown_unknown() -> None:
     assert NO_USAGE.plus(Usage()) == Usage()
     assert Usage().plus(NO_USAGE) == Usage()

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 import threading
@@ -14,13 +15,13 @@ from agentcompass.adapters.progress import NAMES, make_progress
 from agentcompass.adapters.progress.plain import ATTEMPTS_UP_TO, PlainDisplay
 from agentcompass.adapters.progress.rich_display import RichDisplay
 from agentcompass.adapters.progress.tally import Tally
-from agentcompass.adapters.progress.wording import cost, duration, one_line, score, tokens
+from agentcompass.adapters.progress.wording import cost, duration, one_line, score, tokens, warning
 from agentcompass.adapters.progress.writer import LineWriter
 from agentcompass.domain.attempt import AttemptKey, Stage
 from agentcompass.domain.errors import ConfigError
 from agentcompass.domain.events import AttemptRetried, RunEnded, RunInterrupted, StageEntered
 from agentcompass.domain.model import NO_USAGE, Usage
-from agentcompass.domain.run import Interval, Rate
+from agentcompass.domain.run import Interval, Rate, Spent
 from agentcompass.testing.progress import attempt_ended, every_event, run_started
 from hypothesis import given
 from hypothesis import strategies as st
@@ -122,13 +123,33 @@ def test_the_tally_remembers_only_who_is_running() -> None:
     assert len(tally.running) == 500
 
 
-def test_an_unknown_cost_makes_the_sum_unknown() -> None:
+def test_a_sum_that_is_not_all_is_marked() -> None:
     tally = Tally(Clock())
-    tally.on(attempt_ended("known"))
-    unknown = attempt_ended("unknown")
-    tally.on(unknown.model_copy(update={"record": unknown.record.model_copy(update={"usage": Usage(input_tokens=5)})}))
+    known = Usage(input_tokens=1000, output_tokens=100, cost_usd=1.5)
+    tally.on(attempt_ended("known", spent=Spent(usage=known, attempts_without_tokens=1, attempts_without_cost=1)))
 
-    assert (cost(tally.usage), tokens(tally.usage)) == ("unknown", "1.1k")
+    assert (cost(tally.spent), tokens(tally.spent)) == ("≥ $1.50", "≥ 1.1k")
+
+
+@pytest.mark.parametrize("name", ["plain", "rich", "json"])
+def test_a_resume_shows_the_score_of_what_is_kept(name: str) -> None:
+    stream = io.StringIO()
+    display = make_progress(name, stream)
+    kept = {"accuracy": Rate(correct=1, total=2, value=0.5, interval=Interval(low=0.1, high=0.9))}
+    display.on(run_started(2, kept=2).model_copy(update={**kept, "spent": Spent(usage=Usage(cost_usd=0.25))}))
+    display.on(ENDED)
+
+    assert "no score yet" not in stream.getvalue()
+    assert "0.25" in stream.getvalue()
+    assert ("50.0 %" in stream.getvalue()) == (name != "json")
+
+
+@pytest.mark.parametrize("hard", [True, False])
+def test_an_interrupt_is_told_in_one_sentence(hard: bool) -> None:
+    told = warning(RunInterrupted(hard=hard, reason="interrupt"))
+
+    assert told is not None
+    assert told.count("again") == (not hard)
 
 
 # wording
@@ -160,7 +181,7 @@ def test_a_score_of_nothing_is_no_score() -> None:
     ],
 )
 def test_token_counts(usage: Usage, text: str) -> None:
-    assert tokens(usage) == text
+    assert tokens(Spent(usage=usage)) == text
 
 
 @given(st.text())
@@ -399,5 +420,6 @@ def test_lines_that_did_not_fit_are_counted_once_there_is_room() -> None:
     writer.finish()
     lines = stream.getvalue().splitlines()
     shown = [line for line in lines if line.isdigit()]
+    notes = [re.fullmatch(r"\((\d+) lines were not shown: .*\)", line) for line in lines if not line.isdigit()]
 
-    assert f"({100 - len(shown)} lines were not shown: the output was not being read)" in lines
+    assert sum(int(note[1]) for note in notes if note) == 100 - len(shown) > 0

@@ -5,7 +5,7 @@ import json
 from urllib.parse import quote, quote_plus
 
 import pytest
-from agentcompass.domain.redaction import MASK, Redactor, url_secrets
+from agentcompass.domain.redaction import MASK, Redactor, url_secrets, variable_secrets
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,6 +34,31 @@ def test_no_secret_survives_in_bytes(known: list[str], data: st.DataObject) -> N
     redacted = Redactor(known).data(b"".join(pieces))
 
     assert not [secret for secret in raw if secret in redacted]
+
+
+@pytest.mark.parametrize(
+    ("name", "is_secret"),
+    [
+        ("OPENAI_API_KEY", True),
+        ("KEY", True),
+        ("GITHUB_TOKEN", True),
+        ("API_KEY_2", True),
+        ("DB_PASSWORD", True),
+        ("AWS_SECRET_ACCESS_KEY", True),
+        ("CLIENT_SECRET_VALUE", True),
+        ("TOKENIZERS_PARALLELISM", False),
+        ("MAX_TOKENS", False),
+        ("KEYBOARD", False),
+        ("PATH", False),
+        ("stop_token", False),
+    ],
+)
+def test_a_variable_is_secret_by_its_name(name: str, is_secret: bool) -> None:
+    assert list(variable_secrets({name: "value-1"})) == (["value-1"] if is_secret else [])
+
+
+def test_a_switch_is_no_secret() -> None:
+    assert list(variable_secrets({"USE_API_KEY": "true", "NO_TOKEN": "False", "KEY": 7, 1: "value"})) == []
 
 
 @given(secrets, json_values)

@@ -19,9 +19,11 @@ from agentcompass.domain.errors import (
     VerifierFailed,
 )
 from agentcompass.domain.events import AttemptEnded, AttemptRetried, RunEnded, RunInterrupted, RunStarted, StageEntered
-from agentcompass.domain.model import Message, ModelEndpoint, ModelRequest, Usage
+from agentcompass.domain.model import NO_USAGE, Message, ModelEndpoint, ModelRequest, Usage
+from agentcompass.domain.redaction import Redactor
 from agentcompass.domain.run import RunRequest
-from agentcompass.domain.task import Grade, GradingMode, StageBudgets, Submission, TaskSelection
+from agentcompass.domain.sandbox import Check
+from agentcompass.domain.task import Grade, GradingMode, StageBudgets, Submission, Task, TaskSelection
 from agentcompass.testing.fakes import (
     FakeBenchmark,
     FakeEnvironment,
@@ -35,6 +37,8 @@ from agentcompass.testing.fakes.harness import FakeHarnessParameters
 from agentcompass.testing.fakes.model import reply
 
 FIRST = AttemptKey(task_id="task-1", attempt=1)
+LOST = SandboxLost("gone")
+KNOWN = {"good": None, "flaky": "it calls a web site"}
 
 
 class World:
@@ -47,6 +51,8 @@ class World:
         self.model = fakes.get("model")
         self.store = MemoryResultStore()
         self.progress = RecordingProgress()
+        self.folder = fakes.get("folder", Path("no results"))
+        self.redactor = Redactor(fakes.get("secrets", ()))
         self.evaluation: RunEvaluation | None = None
 
     def evaluate(self, **request: Any) -> RunEvaluation:
@@ -69,7 +75,8 @@ class World:
             progress=self.progress,
             specs=specs,
             parameters={},
-            folder=Path("results"),
+            folder=self.folder,
+            redactor=self.redactor,
         )
         self.evaluation = RunEvaluation(RunRequest(**{**fields, **request}), ports)
         return self.evaluation
@@ -306,16 +313,52 @@ async def test_work_is_kept_when_the_model_fails_in_the_middle() -> None:
     assert record.failure.stage is Stage.AGENT
 
 
-@pytest.mark.parametrize(("mode", "opened"), [(GradingMode.FRESH, 2), (GradingMode.SAME, 1), (GradingMode.NONE, 0)])
-async def test_a_benchmark_is_graded_where_it_says(mode: GradingMode, opened: int) -> None:
+@pytest.mark.parametrize(
+    ("mode", "submission", "harness_needs", "opened", "grades_in"),
+    [
+        (GradingMode.FRESH, "42", True, ["agent", "grade"], "grade"),
+        (GradingMode.FRESH, None, True, ["agent", "grade"], "grade"),
+        (GradingMode.FRESH, "", True, ["agent"], None),
+        (GradingMode.FRESH, "42", False, ["grade"], "grade"),
+        (GradingMode.FRESH, "", False, [], None),
+        (GradingMode.SAME, "42", True, ["agent"], "agent"),
+        (GradingMode.SAME, "", False, ["agent"], "agent"),
+        (GradingMode.NONE, "42", True, ["agent"], None),
+        (GradingMode.NONE, "42", False, [], None),
+    ],
+)
+async def test_no_sandbox_is_opened_that_nobody_needs(
+    mode: GradingMode, submission: str | None, harness_needs: bool, opened: list[str], grades_in: str | None
+) -> None:
+    given: list[str | None] = []
+
+    def grade(_task: object, _submission: object, sandbox: Any) -> Grade:
+        given.append(sandbox and sandbox.id)
+        return Grade(score=0, correct=False)
+
     world = World(
-        benchmark=FakeBenchmark(FakeBenchmarkParameters(tasks=1, grading=mode)),
-        harness=FakeHarness(needs_sandbox=False),
+        benchmark=FakeBenchmark(FakeBenchmarkParameters(tasks=1, grading=mode), on_grade=grade),
+        harness=FakeHarness(FakeHarnessParameters(submission=submission), needs_sandbox=harness_needs),
     )
     await world.start()
+    ids = {record.purpose: record.id for record in world.store.records[FIRST].sandboxes}
 
-    assert world.environment.opened == opened
-    assert [record.purpose for record in world.store.records[FIRST].sandboxes] == ["agent", "grade"][:opened]
+    assert list(ids) == opened
+    assert world.environment.opened == len(opened)
+    assert given == [ids[grades_in] if grades_in else None]
+
+
+async def test_a_failed_task_that_is_known_to_be_bad_is_named_with_the_reason() -> None:
+    tasks = [Task(id=name, instruction=name, metadata={"known_bad": reason}) for name, reason in KNOWN.items()]
+    world = World(
+        benchmark=FakeBenchmark(tasks=tasks),
+        harness=FakeHarness(FakeHarnessParameters(submission="41")),
+    )
+    outcome = await world.start()
+    resumed = await world.start()
+
+    assert outcome.summary.caveats == {"flaky": "it calls a web site"}
+    assert resumed.summary.caveats == outcome.summary.caveats
 
 
 async def test_usage_survives_an_agent_that_is_cut() -> None:
@@ -471,12 +514,143 @@ async def test_stages_are_announced_in_their_order() -> None:
     assert stages == ["start", "prepare", "agent", "collect", "stop", "start", "grade", "stop"]
 
 
-async def test_a_harness_that_needs_a_model_is_refused_without_one() -> None:
-    world = World(harness=FakeHarness(needs_model=True))
+async def test_a_harness_that_exposes_the_model_is_refused_without_one() -> None:
+    world = World(harness=FakeHarness(exposes_model=True))
 
-    with pytest.raises(ConfigError, match="needs a model"):
-        await world.start()
+    with pytest.raises(ConfigError, match="named is 'none'"):
+        await world.start(model=ModelEndpoint(name="none"))
     assert world.environment.opened == 0
+
+
+async def test_what_an_agent_with_the_models_address_spends_is_unknown() -> None:
+    world = World(tasks=2, harness=FakeHarness(exposes_model=True), environment=FakeEnvironment(open_faults={1: LOST}))
+    outcome = await world.start(task_concurrency=1)
+    never_began, ended = world.store.records.values()
+
+    assert (never_began.usage, ended.usage) == (NO_USAGE, Usage())
+    assert outcome.summary.attempts_without_tokens == 1
+
+
+class Unready(FakeEnvironment):
+    """An environment whose `check` answers as told, and is counted."""
+
+    def __init__(self, *answers: Check | Exception) -> None:
+        super().__init__()
+        self.answers, self.asked = answers, 0
+
+    async def check(self) -> list[Check]:
+        self.asked += 1
+        for answer in self.answers:
+            if isinstance(answer, Exception):
+                raise answer
+        return [answer for answer in self.answers if isinstance(answer, Check)]
+
+
+NO_ENGINE = Check(name="engine", ok=False, detail="no answer", hint="start it")
+FINE = Check(name="platform", ok=True, detail="linux")
+
+
+@pytest.mark.parametrize(
+    ("answers", "told"),
+    [
+        ((FINE, NO_ENGINE), r"environment 'fake' is not ready: engine: no answer \(start it\)"),
+        ((OSError("no socket"),), r"environment 'fake' is not ready: check: OSError: no socket"),
+        ((TimeoutError(),), "no answer within"),
+    ],
+)
+async def test_an_environment_that_is_not_ready_refuses_the_run_before_anything_is_made(
+    answers: tuple[Check | Exception, ...], told: str
+) -> None:
+    world = World(environment=Unready(*answers))
+    with pytest.raises(ConfigError, match=told):
+        await world.start()
+
+    assert (world.environment.opened, world.store.run, list(world.progress.events)) == (0, None, [])
+
+
+async def test_an_environment_that_does_not_answer_refuses_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentcompass.app.preflight.CHECK_LIMIT_S", 0.01)
+    world = World()
+
+    async def silent() -> list[Check]:
+        await asyncio.sleep(60)
+        return []
+
+    world.environment.check = silent
+
+    with pytest.raises(ConfigError, match="no answer within 0.01 s"):
+        await world.start()
+
+
+async def test_advice_refuses_nothing() -> None:
+    world = World(environment=Unready(NO_ENGINE.model_copy(update={"is_advice": True})))
+    outcome = await world.start()
+
+    assert outcome.exit_code == 0
+
+
+async def test_the_environment_is_asked_once_however_many_attempts_run() -> None:
+    world = World(tasks=10, environment=Unready(FINE))
+    await world.start(k=2)
+
+    assert world.environment.asked == 1
+
+
+async def test_a_run_without_sandboxes_does_not_ask_for_them() -> None:
+    world = World(
+        environment=Unready(NO_ENGINE),
+        harness=FakeHarness(needs_sandbox=False),
+        benchmark=FakeBenchmark(FakeBenchmarkParameters(tasks=1, grading=GradingMode.NONE)),
+    )
+    outcome = await world.start()
+
+    assert (outcome.exit_code, world.environment.asked) == (0, 0)
+
+
+async def test_a_finished_run_has_its_summary_again_without_its_environment(tmp_path: Path) -> None:
+    world = World(folder=tmp_path)
+    first = await world.start()
+    world.environment = Unready(NO_ENGINE)
+    again = await world.start()
+
+    assert again.summary == first.summary
+    assert world.environment.asked == 0
+
+
+async def test_an_unfinished_run_is_not_taken_up_where_its_environment_is_not_ready(tmp_path: Path) -> None:
+    world = World(folder=tmp_path, environment=FakeEnvironment(open_faults={1: LOST}))
+    await world.start()
+    stored = dict(world.store.records)
+    world.environment = Unready(NO_ENGINE)
+
+    with pytest.raises(ConfigError, match="engine"):
+        await world.start()
+    assert (world.store.records, world.store.locked) == (stored, False)
+
+
+async def test_a_resume_tells_the_score_and_the_spending_of_what_is_kept_at_once() -> None:
+    usage = Usage(input_tokens=7, output_tokens=3, cost_usd=0.5)
+    world = World(harness=FakeHarness(result=asking, needs_model=True))
+    world.model = FakeModel(replies=lambda _: reply("a", usage=usage))
+    first = await world.start()
+    await world.start()
+    started = world.progress.of(RunStarted)[-1]
+
+    assert started.accuracy == first.summary.accuracy_graded
+    assert started.spent.usage == first.summary.usage == Usage(input_tokens=21, output_tokens=9, cost_usd=1.5)
+
+
+async def asking(_task: object, _sandbox: object, model: Any, _context: object) -> HarnessResult:
+    await model.complete(ModelRequest(messages=(Message(role="user", content="hi"),)))
+    return HarnessResult(exit_reason=ExitReason.SUBMITTED, submission=b"42")
+
+
+async def test_the_summary_names_what_has_no_score_without_secrets() -> None:
+    world = World(harness=FakeHarness(result=raising(ModelRefused("401: key sk-0123456789 is wrong"))))
+    world.redactor = Redactor(["sk-0123456789"])
+    outcome = await world.start()
+
+    assert [one.error for one in outcome.summary.unscored] == ["agent: 401: key *** is wrong"] * 3
 
 
 async def test_a_cost_limit_without_a_price_is_refused_before_anything_starts() -> None:

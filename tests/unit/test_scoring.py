@@ -6,12 +6,16 @@ from collections.abc import Callable
 import pytest
 from agentcompass.domain.attempt import AttemptKey, AttemptRecord, EarlierTry, ExitReason, Failure, Stage, Status
 from agentcompass.domain.model import Usage
-from agentcompass.domain.run import RunSummary
-from agentcompass.domain.scoring import Tally, pass_at_k, wilson
+from agentcompass.domain.run import Interval, RunSummary
+from agentcompass.domain.scoring import Tally, pass_at_k, rate_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 TASKS, K = 4, 3
+
+
+def wilson(correct: int, total: int) -> Interval | None:
+    return rate_of(correct, total, total).interval
 
 
 def record(status: Status = Status.COMPLETED, **fields: object) -> AttemptRecord:
@@ -285,13 +289,71 @@ def test_what_a_replaced_error_spent_is_counted_once(listed: bool) -> None:
     assert spent_after(lambda: failed(usage=usage(5)), lambda: again).input_tokens == 15
 
 
-def test_a_cost_that_is_unknown_once_is_unknown_in_the_sum() -> None:
-    tally = Tally(2, 1)
+def test_a_sum_of_which_some_is_unknown_says_of_how_many_attempts() -> None:
+    tally = Tally(3, 1)
     tally.add(key(0), "", record(correct=True, usage=usage(10)))
     tally.add(key(1), "", record(correct=True, usage=Usage(input_tokens=3, output_tokens=1)))
+    tally.add(key(2), "", record(correct=True, usage=Usage(), tries=(earlier(5, "2025-01-01T00:00:30Z"),)))
+    spent = summary(tally)
 
-    assert summary(tally).usage.cost_usd is None
-    assert summary(tally).usage.input_tokens == 13
+    assert (spent.usage.input_tokens, spent.usage.cost_usd) == (18, pytest.approx(0.15))
+    assert (spent.attempts_without_tokens, spent.attempts_without_cost) == (1, 2)
+
+
+def test_a_sum_of_which_nothing_is_known_is_unknown() -> None:
+    tally = Tally(2, 1)
+    tally.add(key(0), "", failed(usage=Usage()))
+    tally.add(key(1), "", record(correct=True, usage=Usage()))
+
+    assert summary(tally).usage == Usage()
+    assert summary(tally).attempts_without_tokens == 2
+
+
+def test_an_attempt_of_several_unknown_tries_is_one_attempt() -> None:
+    tally = Tally(1, 1)
+    tally.add(key(0), "", failed(usage=Usage()))
+    tally.add(key(0), "", record(correct=True, usage=Usage(), started_at="2025-01-02T00:00:00Z"))
+
+    assert tally.spent().attempts_without_cost == 1
+
+
+def test_what_has_no_score_is_named_with_the_beginning_of_its_error() -> None:
+    tally = Tally(3, 1)
+    tally.add(key(2), "", failed())
+    tally.add(key(1), "", record(Status.CANCELLED, error="x" * 1000))
+    tally.add(key(0), "", record())
+    unscored = summary(tally).unscored
+
+    assert [(one.task_id, one.status) for one in unscored] == [("task-1", "cancelled"), ("task-2", "run_error")]
+    assert (len(unscored[0].error), unscored[1].error) == (301, "gone")
+
+
+def test_times_are_those_of_the_attempts_over_all_starts_however_often_they_are_added_up() -> None:
+    tally = Tally(3, 1)
+    tally.add(key(0), "", record(started_at="2025-01-01T00:00:00Z", ended_at="2025-01-01T00:10:00Z"))
+    tally.add(key(1), "", record(started_at="2025-01-01T00:05:00Z", ended_at="2025-01-01T00:15:00Z"))
+    tally.add(key(2), "", record(started_at="2025-01-03T00:00:00Z", ended_at="2025-01-03T00:01:00Z"))
+    made = summary(tally)
+
+    assert (made.started_at, made.ended_at) == ("2025-01-01T00:00:00Z", "2025-01-03T00:01:00Z")
+    assert made.wall_s == 16 * 60
+
+
+def test_the_time_of_a_failed_try_of_an_earlier_start_is_kept() -> None:
+    first = earlier(0, "2025-01-01T00:02:00Z").model_copy(update={"started_at": "2025-01-01T00:00:00Z"})
+    tally = Tally(1, 1)
+    again = {"started_at": "2025-01-02T00:00:00Z", "ended_at": "2025-01-02T00:01:00Z"}
+    tally.add(key(0), "", record(tries=(first,), **again))
+
+    assert summary(tally).wall_s == 180
+    assert summary(tally).started_at == "2025-01-01T00:00:00Z"
+
+
+def test_a_run_without_attempts_has_the_times_of_its_start_and_no_duration() -> None:
+    made = summary(Tally(1, 1))
+
+    assert (made.started_at, made.ended_at) == ("2025-01-01T00:00:00Z", "2025-01-01T01:00:00Z")
+    assert made.wall_s is None
 
 
 def test_mean_timings_are_over_the_attempts_that_ran_the_stage() -> None:
@@ -319,3 +381,15 @@ def test_exit_reasons_of_errors_count_too() -> None:
     tally.add(key(1), "", record(Status.EVAL_ERROR, exit_reason=ExitReason.TIME_LIMIT))
 
     assert summary(tally).exit_reasons == {"submitted": 1, "time_limit": 1}
+
+
+def test_a_caveat_is_told_of_incorrect_attempts_only() -> None:
+    reason = {"known_bad": "it calls a web site"}
+    tally = Tally(4, 2)
+    tally.add(key(0), "", record(correct=True, extra=reason))
+    tally.add(key(1), "", failed(extra=reason))
+    tally.add(key(2), "", record(correct=False))
+    tally.add(key(3, 1), "", record(correct=True, extra=reason))
+    tally.add(key(3, 2), "", record(correct=False, extra=reason))
+
+    assert summary(tally).caveats == {"task-3": "it calls a web site"}

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from agentcompass.app.provenance import LayerKind
 from agentcompass.app.settings import Used, cache_dir
+from agentcompass.app.settings.provenance import LayerKind
 from agentcompass.domain.errors import ConfigError
 from settings_fakes import settings
 

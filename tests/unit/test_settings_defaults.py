@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from agentcompass.app.catalog import BUILT_INS, Catalog, Kind
 from agentcompass.app.settings import section_model
-from agentcompass.app.settings_check import part_of
-from agentcompass.app.settings_layers import defaults_layer
-from agentcompass.app.settings_report import check
-from agentcompass.app.settings_sections import ModelSettings, RunSettings
-from agentcompass.app.settings_shape import fields, has_secret
-from pydantic import BaseModel
+from agentcompass.app.settings.layers import defaults_layer
+from agentcompass.app.settings.models import ModelSettings, RunSettings
+from agentcompass.app.settings.report import check
+from agentcompass.app.settings.section import part_of
+from agentcompass.app.settings.shape import fields, members
+from pydantic import BaseModel, SecretStr
 
 TEXT = files("agentcompass.config").joinpath("defaults.yaml").read_text(encoding="utf-8")
 ADAPTERS = [(kind, name) for kind in Kind if kind is not Kind.MODELS for name in BUILT_INS[kind]]
@@ -33,7 +33,7 @@ def unsaid(model: type[BaseModel], values: dict[str, Any], text: str) -> list[st
         name
         for name, info in fields(model).items()
         if name not in values
-        and not has_secret(info.annotation)
+        and SecretStr not in members(info.annotation)
         and not re.search(rf"^ *# *{name}:", text, re.MULTILINE)
     ]
 

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agentcompass.app.settings import Used, load_settings
-from agentcompass.app.settings_layers import Flags, defaults_layer
-from agentcompass.app.settings_shape import known_keys
+from agentcompass.app.settings import Flags, Used, load_settings
+from agentcompass.app.settings.layers import defaults_layer
+from agentcompass.app.settings.shape import known_keys
 from agentcompass.domain.errors import ConfigError
 from hypothesis import HealthCheck, given
 from hypothesis import settings as profile
@@ -33,7 +33,7 @@ NAMES = st.sampled_from(["RUN__MAX_RETRIES", "RUN__", "MODEL__PARAMS", "MODEL__P
 @pytest.fixture(autouse=True)
 def _defaults_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     layer = defaults_layer()
-    monkeypatch.setattr("agentcompass.app.settings.defaults_layer", lambda: layer)
+    monkeypatch.setattr("agentcompass.app.settings.loading.defaults_layer", lambda: layer)
 
 
 def told(**given_layers: Any) -> str:

@@ -25,7 +25,7 @@ def refusal(*files: Path, **given: Any) -> str:
         (BOX + "memry: 5", ":3: " + AT + "memry: unknown key; did you mean 'memory'?"),
         (BOX + "memory: lots", ":3: " + AT + "memory: expected a whole number, not text"),
         (BOX + "memory: true", ":3: " + AT + "memory: expected a whole number, not true or false"),
-        (BOX + "memory: 0", ":3: " + AT + "memory: expected greater than 0"),
+        (BOX + "memory: 0", ":3: " + AT + "memory: expected more than 0, not 0"),
         (BOX + "timeout: '5'", ":3: " + AT + "timeout: expected a number, not text"),
         (BOX + "debug: yes", ":3: " + AT + "debug: expected true or false, not text"),
         (BOX + "tags: a", ":3: " + AT + "tags: expected a list, not text"),
@@ -83,11 +83,14 @@ def test_a_fault_in_a_variable_is_told_with_its_name(name: str, value: str, mess
         ("environment_params", "@/no/such.json", "--env-params /no/such.json: No such file or directory"),
         ("environment_params", "@", "--env-params .: Is a directory"),
         ("benchmark_params", '{"sample_id": []}', "--benchmark-params: benchmarks.fake.sample_id: unknown key"),
-        ("benchmark_params", '{"k": 0}', "--benchmark-params: benchmarks.fake.k: expected greater than or equal to 1"),
+        ("benchmark_params", '{"k": 0}', "--benchmark-params: benchmarks.fake.k: expected at least 1, not 0"),
         ("harness_params", '{"step": 1}', "--harness-params: harnesses.fake.step: unknown key; did you mean 'steps'?"),
         ("model_params", '{"by_trun": 1}', "--model-params: model.params.by_trun: unknown key"),
         ("model_api_protocol", "openai", "--model-api-protocol: model.api_protocol: no model 'openai'; did you mean"),
-        ("task_concurrency", 0, "--task-concurrency: run.task_concurrency: expected greater than or equal to 1"),
+        ("task_concurrency", 0, "--task-concurrency: run.task_concurrency: expected at least 1, not 0"),
+        ("max_retries", 1.5, "--max-retries: run.max_retries: expected a whole number, not 1.5"),
+        ("results_dir", "", "--results-dir: run.results_dir: names no folder; write '.' for the current one"),
+        ("data_dir", "", "--data-dir: run.data_dir: names no folder"),
         ("timeout_seconds", float("nan"), "--timeout-seconds: run.timeout_seconds: not a finite number"),
         ("environment_params", {"tags": [object()]}, "--env-params: environments.cloud-box.tags[0]: not a plain value"),
         ("environment_params", {"image": b"x"}, "--env-params: environments.cloud-box.image: not a plain value: bytes"),
@@ -125,6 +128,14 @@ def test_a_plain_value_over_a_mapping_is_refused_with_its_place(tmp_path: Path) 
     message = refusal(path, environment_params='{"env_variables": null}')
 
     assert message.startswith("--env-params: environments.cloud-box.env_variables: expected a mapping")
+
+
+def test_an_environment_without_a_name_is_not_the_default_one() -> None:
+    assert refusal(used=Used("fake", "fake", "none", "")).startswith("no environment ''; ")
+
+
+def test_a_number_in_place_of_a_text_may_be_a_secret_and_is_not_shown() -> None:
+    assert refusal(environment_params='{"token_id": 12345}').endswith("token_id: expected text, not a whole number")
 
 
 def test_several_faults_are_counted(tmp_path: Path) -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from agentcompass.app.catalog import BUILT_INS as REAL
 from agentcompass.app.catalog import Catalog, Kind
-from agentcompass.app.settings_report import Line, check, shown
-from agentcompass.app.settings_schema import schema
+from agentcompass.app.settings.report import Line, check, shown
+from agentcompass.app.settings.schema import schema
 from agentcompass.domain.errors import ConfigError
 from agentcompass.domain.redaction import MASK
 from settings_fakes import BUILT_INS, fake_catalog, real_and_fake
@@ -17,9 +17,9 @@ KEY = "sk-hush"
 @pytest.fixture
 def catalog(monkeypatch: pytest.MonkeyPatch) -> Catalog:
     """The fakes alone, above a defaults.yaml that has no section of adapters."""
-    from agentcompass.app.provenance import Layer, LayerKind
+    from agentcompass.app.settings.provenance import Layer, LayerKind
 
-    monkeypatch.setattr("agentcompass.app.settings.defaults_layer", lambda: Layer(LayerKind.DEFAULTS, {}))
+    monkeypatch.setattr("agentcompass.app.settings.loading.defaults_layer", lambda: Layer(LayerKind.DEFAULTS, {}))
     return fake_catalog()
 
 

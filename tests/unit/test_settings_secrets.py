@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agentcompass.app import settings_layers
-from agentcompass.app.settings import Settings, Used
-from agentcompass.app.settings_layers import Flags
+from agentcompass.app.settings import Flags, Settings, Used, layers
 from agentcompass.domain.errors import ConfigError
 from pydantic import SecretStr
 from settings_fakes import settings
@@ -117,7 +115,7 @@ def test_what_is_no_secret_may_be_in_the_config_folder(tmp_path: Path, monkeypat
 
 def test_the_installed_config_folder_counts_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = private(tmp_path, "model: {api_key: x}")
-    monkeypatch.setattr(settings_layers, "files", lambda package: tmp_path)
+    monkeypatch.setattr(layers, "files", lambda package: tmp_path)
     (tmp_path / "defaults.yaml").write_text(files("agentcompass.config").joinpath("defaults.yaml").read_text())
 
     with pytest.raises(ConfigError, match="a secret in a file"):

@@ -4,14 +4,17 @@ import os
 from pathlib import Path
 
 import pytest
+from agentcompass.adapters.benchmarks.quickstart import QuickstartParameters
 from agentcompass.adapters.benchmarks.task_directory import TaskDirectoryBenchmark, TaskDirectoryParameters
 from agentcompass.adapters.benchmarks.task_folder import checksum, find_tasks, read_task, strip_canary
 from agentcompass.adapters.benchmarks.task_toml import TaskProblems, interpolated, parse_task_toml
 from agentcompass.domain.errors import ConfigError
 from agentcompass.domain.task import Task, TaskSelection
+from agentcompass.domain.value import Parameters
 from agentcompass.testing.task_folders import TASK_TOML, write_task
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 TB2 = """version = "1.0"
 
@@ -100,6 +103,40 @@ async def test_every_field_of_the_published_tasks_is_honoured(tmp_path: Path) ->
     assert task.metadata.items() >= wanted.items()
     assert task.metadata["difficulty"] == "medium"
     assert task.metadata["tags"] == ["a", "b"]
+
+
+async def test_a_byte_order_mark_before_task_toml_is_no_part_of_it(tmp_path: Path) -> None:
+    write_task(tmp_path, "fix-git", toml=f"\ufeff{TB21}")
+    (task,) = await load(tmp_path)
+
+    assert task.metadata.items() >= {"memory_mb": 2048}.items()
+
+
+@pytest.mark.parametrize("seconds", ["1e300", "31622401.0", "inf", "nan"])
+@pytest.mark.parametrize("field", ["agent.timeout_sec", "verifier.timeout_sec", "environment.build_timeout_sec"])
+def test_limits_that_no_clock_can_keep_are_refused(field: str, seconds: str) -> None:
+    section, _, name = field.partition(".")
+    (problem,) = problems_of(f"[{section}]\n{name} = {seconds}\n")
+
+    assert problem.startswith(f" {field}: input should be")
+
+
+async def test_a_limit_that_its_multiplier_makes_too_long_is_refused(tmp_path: Path) -> None:
+    write_task(tmp_path, "fix-git", toml="[agent]\ntimeout_sec = 31622400.0\n" + '[environment]\ndocker_image = "a"\n')
+    with pytest.raises(
+        ConfigError, match=r"fix-git/agent\.timeout_sec x timeout_multiplier: .* longest limit"
+    ) as caught:
+        await load(tmp_path, timeout_multiplier=2)
+
+    assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize("seconds", [1e300, float("inf"), float("nan")])
+@pytest.mark.parametrize("name", ["agent_timeout_s", "verifier_timeout_s", "start_timeout_s", "git_timeout_s"])
+@pytest.mark.parametrize("parameters", [TaskDirectoryParameters, QuickstartParameters])
+def test_parameters_that_no_clock_can_keep_are_refused(parameters: type[Parameters], name: str, seconds: float) -> None:
+    with pytest.raises(ValidationError):
+        parameters(**{name: seconds})
 
 
 async def test_the_fields_of_the_newer_version_are_honoured(tmp_path: Path) -> None:

@@ -519,7 +519,7 @@ async def test_an_image_whose_user_is_not_root_gets_root_for_putting_the_tests_i
     assert [command.user for command in it.sandbox.commands[-4:]] == [None, "root", None, "root"]
 
 
-async def test_start_up_files_that_were_removed_are_told(tmp_path: Path) -> None:
+async def test_start_up_files_that_were_removed_and_tools_that_were_changed_are_told(tmp_path: Path) -> None:
     make(tmp_path, toml=TASK_TOML.replace("[verifier]\n", '[verifier]\nuser = "nobody"\n'))
     async with life(tmp_path) as it:
         done = await it.sandbox.inner.exec(Command(script="echo", timeout_s=5))
@@ -527,8 +527,9 @@ async def test_start_up_files_that_were_removed_are_told(tmp_path: Path) -> None
 
         async def with_removed(command: Command) -> ExecResult:
             result = await inner(command)
-            found = "removed=/usr/lib/python3/sitecustomize.py\n" if "rm -rf" in (command.script or "") else ""
-            return result.model_copy(update={"stdout": found + result.stdout})
+            found = "removed=/usr/lib/python3/sitecustomize.py\nchanged=/usr/local/bin/grep\n"
+            is_setup = "rm -rf" in (command.script or "")
+            return result.model_copy(update={"stdout": found * is_setup + result.stdout})
 
         it.sandbox.exec = with_removed  # type: ignore[method-assign]  # as a container would answer
         grade = await it.grade()
@@ -536,6 +537,68 @@ async def test_start_up_files_that_were_removed_are_told(tmp_path: Path) -> None
     assert done.ok
     assert isinstance(grade.extra["verify_log"], dict)
     assert grade.extra["verify_log"]["removed"] == ["/usr/lib/python3/sitecustomize.py"]
+    assert grade.extra["verify_log"]["changed_tools"] == ["/usr/local/bin/grep"]
+
+
+@pytest.mark.parametrize("forged", ["", "echo 1 > reward.txt;"])
+async def test_a_process_that_clears_the_verifiers_folder_is_killed_and_the_tests_run_again(
+    tmp_path: Path, forged: str
+) -> None:
+    make(tmp_path, test=f"#!/bin/bash\nsleep 0.3\necho 0 > {REWARD}\n")
+    async with life(tmp_path) as it:
+        await it.run(
+            f"(while :; do rm -rf {LOGS}; mkdir {LOGS}; cd {LOGS} && {forged} sleep 0.01; cd /; done) "
+            "> /dev/null 2>&1 < /dev/null &"
+        )
+        grade = await it.grade()
+
+    assert isinstance(grade.extra["verify_log"], dict)
+    assert grade.score == 0
+    assert grade.extra["verify_log"]["processes_killed"] is True
+    assert it.sandbox.calls.count("kill_processes") == 1
+
+
+async def test_tests_that_clear_their_own_folder_run_once(tmp_path: Path) -> None:
+    make(tmp_path, test=f"#!/bin/bash\necho x >> runs\nrm -rf {LOGS}/*\necho 1 > {REWARD}\n")
+    async with life(tmp_path) as it:
+        grade = await it.grade()
+        runs = await it.run("cat runs")
+
+    assert grade.correct
+    assert runs == "x\n"
+
+
+async def test_a_folder_of_tests_that_is_made_again_and_again_is_put_in_all_the_same(tmp_path: Path) -> None:
+    make(tmp_path)
+    async with life(tmp_path) as it:
+        await it.run('(while :; do mkdir -p "$AGENTCOMPASS_ROOT/tests/x"; done) > /dev/null 2>&1 < /dev/null &')
+        grade = await it.grade()
+
+    assert grade.score == 0
+
+
+async def test_services_of_the_agent_stay_for_the_tests(tmp_path: Path) -> None:
+    make(tmp_path, test=f'#!/bin/bash\nkill -0 "$(cat pid)" && echo 1 > {REWARD} || echo 0 > {REWARD}\n')
+    async with life(tmp_path) as it:
+        await it.run("sleep 60 > /dev/null 2>&1 < /dev/null & echo $! > pid")
+        grade = await it.grade()
+
+    assert isinstance(grade.extra["verify_log"], dict)
+    assert grade.correct
+    assert "processes_killed" not in grade.extra["verify_log"]
+
+
+async def test_start_up_variables_are_empty_for_the_tests_unless_the_task_sets_them(tmp_path: Path) -> None:
+    toml = TASK_TOML + '[environment.env]\nBASH_ENV = "/planted"\n[verifier.env]\nPYTHONSTARTUP = "/wanted"\n'
+    script = f'#!/bin/bash\necho "[$BASH_ENV][$ENV][$LD_PRELOAD][$PYTHONSTARTUP]"\necho 1 > {REWARD}\n'
+    make(tmp_path, toml=toml, test=script)
+    async with life(tmp_path) as it:
+        before = await it.run('echo "$BASH_ENV"')
+        grade = await it.grade()
+
+    assert isinstance(grade.extra["verify_log"], dict)
+    assert before == "/planted\n"
+    assert grade.extra["verify_log"]["test_stdout"] == "[][][][/wanted]\n"
 
 
 async def test_agent_logs_and_artifacts_are_kept(tmp_path: Path) -> None:

@@ -59,6 +59,15 @@ def test_reward_json_outranks_reward_txt() -> None:
     assert reward_from_files(b'{"reward": 0.25, "style": true}', b"1") == {"reward": 0.25, "style": 1.0}
 
 
+def test_a_reward_that_is_given_twice_is_no_verdict() -> None:
+    with pytest.raises(NoVerdict, match=r"reward\.json has 'reward' twice"):
+        reward_from_files(b'{"reward": 0, "style": 1, "reward": 1}', None)
+
+
+def test_a_reward_json_may_begin_with_a_byte_order_mark() -> None:
+    assert reward_from_files(b'\xef\xbb\xbf{"reward": 1}', None) == {"reward": 1}
+
+
 def test_no_reward_file_is_no_verdict() -> None:
     with pytest.raises(NoVerdict, match=r"no reward\.txt or reward\.json"):
         reward_from_files(None, None)
@@ -93,53 +102,110 @@ def test_junk_is_a_finite_number_or_no_verdict(data: bytes) -> None:
     assert all(math.isfinite(value) for value in values)
 
 
-@pytest.mark.parametrize(
-    "stdout",
-    [
-        "/tests/test.sh: line 4: uvx: command not found\n",
-        "curl: (6) Could not resolve host: example.org\nsh: 1: curl: not found\n",
-        "Err:1 http://mirror.example.org bookworm InRelease\n  Temporary failure resolving 'mirror.example.org'\n",
-        "E: Unable to locate package curl\n",
-        "error: Request failed after 3 retries\n",
-        "",
-    ],
-)
-def test_a_zero_of_tests_that_never_ran_is_doubted(stdout: str) -> None:
-    assert doubt(ZERO, Evidence(UVX, stdout))
-
-
-def test_the_doubt_quotes_what_was_printed() -> None:
-    reason = doubt(ZERO, Evidence(UVX, "reading lists\n/tests/test.sh: line 4: uvx: command not found\ndone\n"))
-
-    assert "uvx: command not found" in reason
-
-
-@pytest.mark.parametrize(
-    "evidence",
-    [
-        Evidence(UVX, "bash: frobnicate: command not found", ctrf_there=True, ctrf={"tests": 3, "failed": 3}),
-        Evidence(UVX, "curl: (6) Could not resolve host", ctrf_there=True),
-        Evidence(UVX, "=== 2 failed, 1 passed in 0.31s ===\nuvx: command not found"),
-        Evidence("#!/bin/sh\n./agent_program || echo 0 > reward", "./agent_program: curl: command not found"),
-        Evidence("pytest /tests", "bash: frobnicate: command not found\n"),
-        Evidence("grep -q 42 answer.txt", ""),
-    ],
-)
-def test_a_zero_of_tests_that_ran_is_believed(evidence: Evidence) -> None:
-    assert doubt(ZERO, evidence) == ""
+CURL = UVX + "curl -f https://files.example.org/data.json -o /tests/data.json\n"
+PIP = "pip install pytest\npytest /tests"
+NPM = "npm ci && npx jest"
+BARE = "apt-get install -y jq\n/app/agent_program | grep -q 42 && echo 1 > reward || echo 0 > reward"
 
 
 @pytest.mark.parametrize(
     ("script", "stdout"),
     [
-        ("pip install pytest\npytest /tests", "ERROR: No matching distribution found for pytest"),
-        ("python3 -m pytest /tests", "/usr/bin/python3: No module named pytest"),
-        ("pytest /tests", "/tests/test.sh: line 2: pytest: command not found"),
-        ("npm ci && npm test", "npm error network request failed"),
+        (UVX, "/tests/test.sh: line 4: uvx: command not found\n"),
+        (UVX, "/tests/test.sh: 4: uvx: not found\n"),
+        (UVX, "/tmp/a b/tests/test.sh: line 3: curl: command not found\n"),
+        (UVX, "/tests/test.sh: line 2: apt-get: command not found\n"),
+        (UVX, "curl: (6) Could not resolve host: example.org\n"),
+        (UVX, "curl: (7) Failed to connect to example.org port 443 after 9 ms: Could not connect to server\n"),
+        (UVX, "curl: (35) OpenSSL SSL_connect: Connection reset by peer in connection to example.org:443 \n"),
+        (CURL, "curl: (28) Failed to connect to files.example.org port 443 after 30000 ms: Timeout\n"),
+        ("wget https://example.org/x && sh x", "wget: unable to resolve host address ‘example.org’\n"),
+        ("wget https://example.org/x && sh x", "wget: bad address 'example.org'\n"),
+        (
+            "git clone https://example.org/suite",
+            "fatal: unable to access 'https://example.org/suite/': Could not resolve host: example.org\n",
+        ),
+        (UVX, "E: Unable to locate package curl\n"),
+        (UVX, "E: Failed to fetch http://mirror.example.org/curl.deb  Temporary failure resolving 'x'\n"),
+        (UVX, "error: Request failed after 3 retries\n  Caused by: Failed to fetch: `https://example.org/simple/`\n"),
+        (UVX, "  × No solution found when resolving tool dependencies:\n"),
+        (UVX, "  × Failed to download `pytest==8.4.1`\n"),
+        (PIP, "ERROR: No matching distribution found for pytest\n"),
+        (PIP, "ERROR: Could not find a version that satisfies the requirement pytest (from versions: none)\n"),
+        (
+            "pip install -r /tests/requirements.txt\npython3 check.py",
+            "WARNING: Retrying (Retry(total=4)) after connection broken by 'NewConnectionError(... "
+            "[Errno -3] Temporary failure in name resolution')': /simple/numpy/\n",
+        ),
+        (PIP, "/tests/test.sh: line 1: pip: command not found\n"),
+        ("pytest /tests", "/tests/test.sh: line 2: pytest: command not found\n"),
+        ("python3 -m pytest /tests", "/usr/bin/python3: No module named pytest\n"),
+        (NPM, "npm error network request to a registry failed\n"),
+        (NPM, "npm ERR! code ENOTFOUND\n"),
+        (BARE, "E: Unable to locate package jq\n"),
+        (BARE, "/tests/test.sh: line 2: jq: command not found\n"),
     ],
 )
-def test_suites_without_a_report_are_judged_by_the_tools_they_use(script: str, stdout: str) -> None:
-    assert "its tools could not run" in doubt(ZERO, Evidence(script, stdout))
+def test_a_zero_of_a_failed_set_up_is_doubted(script: str, stdout: str) -> None:
+    told = stdout.splitlines()[0].strip()
+
+    assert doubt(ZERO, Evidence(script, f"reading lists\n{stdout}done\n")) == f"its tools could not run: {told!r}"
+
+
+def test_a_zero_is_doubted_where_there_is_no_trace_of_the_tests_that_write_a_report() -> None:
+    reason = doubt(ZERO, Evidence(UVX, "some noise of an unknown installer\n"))
+
+    assert reason == "its tests never ran: they write ctrf.json and it is missing"
+
+
+@pytest.mark.parametrize(
+    ("script", "stdout"),
+    [
+        (UVX, "bash: line 1: curl: command not found\nInstalled 9 packages in 12ms\n"),
+        (UVX, "Installed 9 packages in 12ms\n"),
+        ("pip install pytest\npytest --ctrf c.json", "Successfully installed iniconfig-2 pytest-8.4.1\n"),
+        (UVX, "==== test session starts ====\n/tests/test.sh: line 4: uvx: command not found\n"),
+        (UVX, "=== 2 failed, 1 passed in 0.31s ===\n/tests/test.sh: line 4: uvx: command not found\n"),
+        (UVX, "Fatal Python error: Segmentation fault\n"),
+        (UVX, "collected 3 items\ncurl: (6) Could not resolve host: example.org\n"),
+        ("python3 -m unittest", "Ran 3 tests in 0.2s\n/usr/bin/python3: No module named pytest\n"),
+        (NPM, "Tests:       1 failed, 2 passed, 3 total\nnpm error network\n"),
+        (BARE, "/app/agent_program: line 3: jq: command not found\n"),
+        (BARE, "sh: 1: curl: not found\n"),
+        (BARE, "bash: line 1: uvx: command not found\n"),
+        (BARE, "/tests/test.sh: line 2: frobnicate: command not found\n"),
+        (BARE, "curl: (6) Could not resolve host: example.org\n"),
+        (BARE, "python3: No module named pytest\n"),
+        ("npm --version", "/tests/test.sh: line 1: npm: command not found\n"),
+        ("curl -s http://localhost:8080/", "curl: (7) Failed to connect to localhost port 8080: Connection refused\n"),
+        ("curl -s http://service.example.org/", "curl: (6) Could not resolve host: service.example.org\n"),
+        ("curl https://example.org/x", "curl: (6) Could not resolve host: agent.example.org\n"),
+        ("curl https://example.org/x", "curl: (6) Could not resolve host: example.org.evil\n"),
+        ("curl https://example.org.evil/x", "curl: (6) Could not resolve host: example.org\n"),
+        (PIP, "ERROR: No matching distribution found for the-agents-package\n"),
+        (PIP, "Network is unreachable\nTemporary failure in name resolution\n"),
+        ("pytest /tests", "the agent says: /tests/test.sh line 4: pytest: command not found\n"),
+        ("# curl https://example.org/ | sh\n./check", "/tests/test.sh: line 2: pytest: command not found\n"),
+        ("grep -q 42 answer.txt", ""),
+    ],
+)
+def test_a_zero_is_believed_where_tests_ran_or_no_set_up_of_theirs_failed(script: str, stdout: str) -> None:
+    assert doubt(ZERO, Evidence(script, stdout)) == ""
+
+
+@pytest.mark.parametrize("noise", ["1 passed ", "/tests/", "\n", "x\n", "curl: (35) connection to "])
+def test_any_amount_of_noise_between_the_ends_of_the_output_changes_nothing(noise: str) -> None:
+    flood = noise * (2_000_000 // len(noise))
+    failed = f"/tests/test.sh: line 4: uvx: command not found\n{flood}\n"
+
+    assert "uvx: command not found" in doubt(ZERO, Evidence(UVX, failed))
+    assert doubt(ZERO, Evidence(UVX, f"{failed}=== 1 failed in 0.1s ===\n")) == ""
+
+
+def test_a_zero_with_a_report_is_believed_whatever_is_printed() -> None:
+    evidence = Evidence(UVX, "/tests/test.sh: line 4: uvx: command not found", True, {"tests": 3, "failed": 3})
+
+    assert doubt(ZERO, evidence) == ""
 
 
 def test_partial_credit_is_believed() -> None:

@@ -13,7 +13,7 @@ from pydantic import Field, JsonValue, model_validator
 from ...domain.attempt import AttemptContext, HarnessResult
 from ...domain.errors import ConfigError, SandboxFailed
 from ...domain.ports import Sandbox
-from ...domain.sandbox import Command
+from ...domain.sandbox import LONGEST_TIMEOUT_S, Command
 from ...domain.task import (
     Grade,
     GradingMode,
@@ -61,13 +61,13 @@ class TaskDirectoryParameters(Parameters):
     """Instead of `path`: a git repository whose root, or `tasks/`, holds task directories."""
     revision: str | None = None
     """Commit, tag or branch of `git_url`; the default is the repository's HEAD. The commit is recorded."""
-    git_timeout_s: float = Field(default=1800, gt=0, json_schema_extra={"identity": False})
+    git_timeout_s: float = Field(default=1800, gt=0, le=LONGEST_TIMEOUT_S, json_schema_extra={"identity": False})
     """Limit of fetching `git_url`."""
-    agent_timeout_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    agent_timeout_s: float | None = Field(default=None, gt=0, le=LONGEST_TIMEOUT_S)
     """Instead of every task's agent.timeout_sec; 3600 where neither is given."""
-    verifier_timeout_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    verifier_timeout_s: float | None = Field(default=None, gt=0, le=LONGEST_TIMEOUT_S)
     """Instead of every task's verifier.timeout_sec."""
-    start_timeout_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    start_timeout_s: float | None = Field(default=None, gt=0, le=LONGEST_TIMEOUT_S)
     """Pull or build, and start: instead of every task's environment.build_timeout_sec."""
     timeout_multiplier: float = Field(default=1, gt=0, le=1000, allow_inf_nan=False)
     """Multiplies the limits of agent, verifier and start."""
@@ -88,7 +88,10 @@ class TaskDirectoryParameters(Parameters):
 
 
 class TaskDirectoryBenchmark:
-    """Tasks graded by their own tests, in the sandbox as the agent left it. A task's id is its folder's name."""
+    """Your tasks in the task-directory format (Terminal-Bench 2, Harbor): a folder or a git repository.
+
+    They are graded by their own tests, in the sandbox as the agent left it. A task's id is its folder's name.
+    """
 
     name: ClassVar[str] = "task_directory"
     grading: ClassVar[GradingMode] = GradingMode.SAME
@@ -328,7 +331,10 @@ def _scaled(
 ) -> tuple[float, str]:
     value, name = (upstream, upstream_name) if override is None else (override, override_name)
     factor = parameters.timeout_multiplier
-    return value * factor, name if factor == 1 else f"{name} x timeout_multiplier"
+    name = name if factor == 1 else f"{name} x timeout_multiplier"
+    if value * factor > LONGEST_TIMEOUT_S:
+        raise TaskProblems([f"{name}: {value * factor:g} s is more than the longest limit of {LONGEST_TIMEOUT_S} s"])
+    return value * factor, name
 
 
 def _verifier_limit(folder: TaskFolder, parameters: TaskDirectoryParameters) -> tuple[float, str]:

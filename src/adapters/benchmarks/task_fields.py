@@ -7,12 +7,15 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, StrictInt, StrictStr
 from pydantic_core import PydanticCustomError
 
+from ...domain.sandbox import LONGEST_TIMEOUT_S
+
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TASK_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 _SIZE = re.compile(r"(\d{1,12})\s*([KMG])B?", re.IGNORECASE)
 _MIB = {"K": 1 / 1024, "M": 1, "G": 1024}
-Seconds = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
-Delay = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
+Number = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
+Seconds = Annotated[Number, Field(le=LONGEST_TIMEOUT_S)]
+Delay = Annotated[float, Field(strict=True, ge=0, le=LONGEST_TIMEOUT_S, allow_inf_nan=False)]
 RESERVED = "AGENTCOMPASS_ROOT"
 """Set by environments that keep a task's absolute paths below a folder of their own."""
 

@@ -78,7 +78,7 @@ def read_task(path: Path, task_id: str) -> TaskFolder:
 
 def _config(problems: list[str], path: Path) -> TaskToml | None:
     try:
-        config = parse_task_toml(_collected(problems, "task.toml", path))
+        config = parse_task_toml(_collected(problems, "task.toml", path).removeprefix("\ufeff"))
     except TaskProblems as exc:
         problems += [f"task.toml{problem}" for problem in exc.problems]
         return None

@@ -21,6 +21,7 @@ from .task_fields import (
     NetworkMode,
     NoGpus,
     NoPatterns,
+    Number,
     Seconds,
     Shared,
     Size,
@@ -105,7 +106,7 @@ class EnvironmentSection(Value):
     build_timeout_sec: Seconds = 600
     docker_image: Image | None = None
     os: Linux = "linux"
-    cpus: Seconds | None = None
+    cpus: Number | None = None
     memory: Size = None
     memory_mb: MiB | None = None
     storage: Size = None

@@ -10,7 +10,10 @@ UPSTREAM_COMMIT = "69671fbaac6d67a7ef0dfec016cc38a64ef7a77c"
 
 
 class TerminalBench2Benchmark(TaskDirectoryBenchmark):
-    """Upstream's tasks, unless `path` or `git_url` names a copy or another version of them."""
+    """Terminal-Bench 2.0, at the published commit.
+
+    `path` or `git_url` names a copy, or another version of the tasks.
+    """
 
     name: ClassVar[str] = "terminal_bench_2"
 

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from .setup_failure import setup_failure
+
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
 MAX_REWARD_BYTES = 1024 * 1024
 MAX_CTRF_BYTES = 16 * 1024 * 1024
@@ -60,12 +62,20 @@ def _from_json(data: bytes) -> dict[str, float]:
     if not data.strip():
         raise NoVerdict("reward.json is empty")
     try:
-        values = json.loads(data)
+        values = json.loads(data, object_pairs_hook=_once_each)
     except (ValueError, RecursionError) as exc:
         raise NoVerdict(f"reward.json is not JSON: {str(exc)[:80]}") from exc
     if not isinstance(values, dict) or not values:
         raise NoVerdict("reward.json is not an object of named rewards")
     return {name: _finite(name, value) for name, value in values.items()}
+
+
+def _once_each(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise NoVerdict(f"reward.json has {next(name for name in names if names.count(name) > 1)[:80]!r} twice")
+    return values
 
 
 def _finite(name: str, value: object) -> float:
@@ -98,8 +108,9 @@ class Evidence:
 def doubt(rewards: Mapping[str, float], evidence: Evidence) -> str:
     """Why this verdict cannot be believed, or nothing.
 
-    A zero of a verifier whose tools never ran is no verdict. A pass is none where the suite reports its tests and
-    the report is missing, counts no passed test, or counts failed ones although their outcome decides.
+    A zero is none where the verifier's own set-up failed, so that its tools never ran. A pass is none where the suite
+    reports its tests and the report is missing, counts no passed test, or counts failed ones although their outcome
+    decides.
     """
     if all(value == 0 for value in rewards.values()):
         return _never_ran(evidence)
@@ -119,40 +130,10 @@ def _not_backed(evidence: Evidence) -> str:
     return ""
 
 
-_TOOLS = "uvx?|pip3?|pytest|curl|wget|apt-get|apt|apk|npm|npx|conda"
-_PYTEST_SUMMARY = re.compile(r"\b\d+ (passed|failed|errors?|skipped|xfailed|deselected)\b.* in \d+(\.\d+)?s")
-_SIGNS: tuple[tuple[str, str], ...] = (
-    (rf"(?:^|[\s:])(?P<tool>{_TOOLS}): (?:command )?not found", ""),
-    (r"No module named '?(?P<tool>pytest|pip|uv)\b", ""),
-    (
-        r"Could not resolve|Temporary failure (in name resolution|resolving)|Name or service not known"
-        r"|Network is unreachable|Failed to establish a new connection",
-        r"curl|wget|git|pip|uvx?|apt|apt-get|apk|npm|conda",
-    ),
-    (r"^E: (Unable to (locate package|fetch)|Failed to fetch|Package .* has no installation candidate)", "apt-get|apt"),
-    (r"No matching distribution found|Could not find a version that satisfies", "pip3?|uv"),
-    (r"error: (Failed to (fetch|download)|Request failed after)|client error \(Connect\)", "uvx?"),
-    (r"^npm (ERR!|error)", "npm|npx"),
-)
-"""A line that tells that a tool could not run or be installed; it counts where the scripts use that tool."""
-
-
 def _never_ran(evidence: Evidence) -> str:
-    if evidence.ctrf_there or _PYTEST_SUMMARY.search(evidence.stdout):
+    if evidence.ctrf_there:
         return ""
-    sign = _sign(evidence)
-    if sign:
-        return f"its tools could not run: {sign[:200]!r}"
-    return "its tests never ran: they write ctrf.json and it is missing" if evidence.wants_ctrf else ""
-
-
-def _sign(evidence: Evidence) -> str:
-    for line in evidence.stdout.splitlines():
-        for pattern, tools in _SIGNS:
-            match = re.search(pattern, line)
-            if match and re.search(rf"(?<![\w-])({tools or re.escape(match['tool'])})(?![\w-])", evidence.scripts):
-                return line.strip()
-    return ""
+    return setup_failure(evidence.scripts, evidence.stdout, reports=evidence.wants_ctrf)
 
 
 def ctrf_counts(data: bytes | None) -> dict[str, int]:

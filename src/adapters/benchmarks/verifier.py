@@ -1,6 +1,7 @@
 """Running a task's tests in the agent's sandbox: two calls where they leave little, and no verdict but theirs."""
 
 import asyncio
+import re
 import secrets
 import stat
 from collections.abc import Mapping
@@ -28,7 +29,7 @@ from .verdict import (
     reward_from_files,
 )
 from .verifier_report import MAX_REPORT_BYTES, REPORTED_FILES, Report, TornReport, read_report
-from .verifier_script import NEEDS_ROOT, NOT_READY, NOT_ROOT, RUN, report_script, setup_script
+from .verifier_script import DISTURBED, NEEDS_ROOT, NOT_READY, NOT_ROOT, RUN, report_script, setup_script
 
 log = structlog.get_logger()
 VERIFIER_LOGS = PurePosixPath("/logs/verifier")
@@ -38,11 +39,18 @@ ROOT_LIMIT_S = 60.0
 """For each of the short calls beside the tests."""
 _PYTEST_SETTINGS = ("pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
 _SMALL_FILES = {"reward.json": MAX_REWARD_BYTES, "reward.txt": MAX_REWARD_BYTES, "ctrf.json": MAX_CTRF_BYTES}
+_NO_STARTUP = dict.fromkeys(("BASH_ENV", "ENV", "LD_PRELOAD", "PYTHONSTARTUP"), "")
+"""What would run files that the agent may have written, unless the task's own verifier.env asks for it."""
+_REMOVES_LOGS = re.compile(r"\brm\b[^\n]*(?:verifier|\s\*)")
 _TAIL = 'tail -c 65536 "${AGENTCOMPASS_ROOT:-}/logs/verifier/test-stdout.txt"'
 
 
 class VerifierTimedOut(StageTimeout, VerifierFailed):
     """The tests outlived their limit."""
+
+
+class VerifierDisturbed(VerifierFailed):
+    """Something goes on writing where the tests belong."""
 
 
 @dataclass(frozen=True)
@@ -93,10 +101,11 @@ class _Verification:
         self._root: str | None = None
         """Who may do all in the sandbox; None is its own user."""
         self._duration_s = 0.0
+        self._killed = False
 
     async def grade(self) -> Grade:
         try:
-            report = await self._tests()
+            report = await self._undisturbed()
         except (VerifierFailed, SandboxFailed):
             await self._keep_logs()
             raise
@@ -109,8 +118,26 @@ class _Verification:
         if report.removed:
             log.warning("startup_files.removed", files=list(report.removed))
             details["removed"] = list[JsonValue](report.removed)
+        if report.changed:
+            details["changed_tools"] = list[JsonValue](report.changed)
+        if self._killed:
+            details["processes_killed"] = True
         grade = await asyncio.to_thread(_grade, self._run, report, details)
         return grade.model_copy(update={"extra": grade.extra | {"artifacts": artifacts}}) if artifacts else grade
+
+    async def _undisturbed(self) -> Report:
+        """Where processes that the agent left clear away what the tests need, they are killed, and it begins again."""
+        try:
+            report = await self._tests()
+            if report.code is None or not await asyncio.to_thread(_swept_away, self._run, report):
+                return report
+            reason = "what the tests wrote was removed"
+        except VerifierDisturbed as exc:
+            reason = exc.message
+        log.warning("verifier.disturbed", reason=reason)
+        await self._sandbox.kill_processes()
+        self._killed = True
+        return await self._tests()
 
     async def _tests(self) -> Report:
         staged = f"/.staged-{secrets.token_hex(8)}"
@@ -134,7 +161,7 @@ class _Verification:
         run = self._run
         command = Command(
             script=script,
-            env=dict(run.env),
+            env={**_NO_STARTUP, **run.env},
             user=run.user,
             timeout_s=run.limit_s,
             max_output_bytes=MAX_REPORT_BYTES,
@@ -142,7 +169,13 @@ class _Verification:
         return await self._sandbox.exec(command)
 
     async def _exec_beside(self, script: str) -> ExecResult:
-        command = Command(script=script, user=self._root, timeout_s=ROOT_LIMIT_S, max_output_bytes=MAX_REPORT_BYTES)
+        command = Command(
+            script=script,
+            env=_NO_STARTUP,
+            user=self._root,
+            timeout_s=ROOT_LIMIT_S,
+            max_output_bytes=MAX_REPORT_BYTES,
+        )
         return await self._sandbox.exec(command)
 
     def _ended(self, result: ExecResult) -> str:
@@ -216,6 +249,13 @@ def _setup(run: TestRun, staged: str) -> str:
     return setup_script(staged, closed=closed, pin_pytest=pin, kit=run.kit is not None)
 
 
+def _swept_away(run: TestRun, report: Report) -> bool:
+    """Whether the tests' output, a file that was open when they began, is gone, and no script of theirs removes it."""
+    if report.has("test-stdout.txt"):
+        return False
+    return not report.has("reward.json", "reward.txt") or not _REMOVES_LOGS.search(_scripts(run.tests))
+
+
 def _closed(path: Path) -> bool:
     """Whether some user may not read it, or use it as its owner does."""
     mode = path.lstat().st_mode
@@ -226,8 +266,10 @@ def _closed(path: Path) -> bool:
 def _checked(result: ExecResult) -> ExecResult:
     if result.ok or result.timed_out:
         return result
-    what = "the tests could not be put in" if result.exit_code == NOT_READY else "the tests' shell was ended"
-    raise VerifierFailed(f"{what}: status {result.exit_code}, {_last_line(result.stderr) or 'no message'}")
+    kind = VerifierDisturbed if result.exit_code == DISTURBED else VerifierFailed
+    unready = result.exit_code in (NOT_READY, DISTURBED)
+    what = "the tests could not be put in" if unready else "the tests' shell was ended"
+    raise kind(f"{what}: status {result.exit_code}, {_last_line(result.stderr) or 'no message'}")
 
 
 def _write(logs: Path, files: Mapping[str, bytes]) -> None:

@@ -30,10 +30,15 @@ class Report:
     code: int | None = None
     """test.sh's exit code."""
     removed: Sequence[str] = ()
+    changed: Sequence[str] = ()
     files: Mapping[str, bytes] = field(default_factory=dict)
     untold: frozenset[str] = frozenset()
     sizes: Mapping[PurePosixPath, Size] | None = None
     """Of the folders that exist; None where they hold nothing but the files of this report."""
+
+    def has(self, *names: str) -> bool:
+        """Whether any of these was there."""
+        return not self.files.keys().isdisjoint(names) or not self.untold.isdisjoint(names)
 
 
 def read_report(output: str, nonce: str, folders: Sequence[PurePosixPath]) -> Report:
@@ -54,6 +59,7 @@ def read_report(output: str, nonce: str, folders: Sequence[PurePosixPath]) -> Re
     return Report(
         code=_code(head),
         removed=tuple(_values(head, "removed")),
+        changed=tuple(_values(head, "changed")),
         files=files,
         untold=frozenset(name for name, size in sizes.items() if size != "-") - files.keys(),
         sizes=_sizes(header["measured"], folders) if header["more"] == "more" else None,

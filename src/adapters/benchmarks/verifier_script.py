@@ -6,21 +6,39 @@ from pathlib import PurePosixPath
 
 from .sandbox_logs import SIZE_FUNCTION, size_call
 
-NOT_ROOT, NOT_READY = 93, 94
-"""Exit codes: only root can put the tests in, and this is another user; they could not be put in."""
-MAX_REMOVED = 50
-"""So many of the files that were removed are told."""
+NOT_ROOT, NOT_READY, DISTURBED = 93, 94, 95
+"""Exit codes: only root can put the tests in, and this is another user; they could not be put in; something goes on
+writing where they belong."""
+MAX_TOLD = 50
+"""So many of the files that were removed are told, and of the tools that were changed."""
 
 NEEDS_ROOT = f'[ "${{EUID:-$(id -u)}}" = 0 ] || [ -n "${{AGENTCOMPASS_ROOT:-}}" ] || exit {NOT_ROOT}\n'
 _SETUP = """R="${AGENTCOMPASS_ROOT:-}"
 [ -L "$R/logs" ] && rm -f "$R/logs"
-rm -rf "$R/tests" "$R/logs/verifier"
-for ac_path in "$R/tests" "$R/logs/verifier"; do
-  if [ -e "$ac_path" ] || [ -L "$ac_path" ]; then echo "$ac_path cannot be removed" >&2; exit NOT_READY; fi
-done
-mkdir -p -m 777 "$R/logs/verifier" && mv "${R}STAGED" "$R/tests" &&
-  { [ -x "$R/tests/test.sh" ] || chmod a+x "$R/tests/test.sh"; } || exit NOT_READY
+ac_clear() {
+  for ac_try in 1 2 3; do
+    rm -rf "$1" 2>/dev/null
+    if [ -d "$1" ] && [ ! -L "$1" ]; then
+      [ -n "$(ls -A "$1")" ] || return 0
+    elif [ ! -e "$1" ] && [ ! -L "$1" ]; then
+      return 0
+    fi
+  done
+  echo "$1 cannot be emptied" >&2
+  exit DISTURBED
+}
+ac_clear "$R/tests"
+ac_clear "$R/logs/verifier"
+if [ -d "$R/logs/verifier" ]; then chmod 777 "$R/logs/verifier"; else mkdir -p -m 777 "$R/logs/verifier"; fi &&
+  if [ -d "$R/tests" ]; then
+    cp -a "${R}STAGED/." "$R/tests/" && rm -rf "${R}STAGED"
+  else
+    mv "${R}STAGED" "$R/tests"
+  fi || exit NOT_READY
+[ -f "$R/tests/test.sh" ] || { echo "$R/tests does not stay" >&2; exit DISTURBED; }
+[ -x "$R/tests/test.sh" ] || chmod a+x "$R/tests/test.sh" || exit NOT_READY
 """
+# A folder that stays and is empty is a volume of the image's, which can be filled but not removed.
 _OPEN_TO_ALL = 'chmod -R a+rX "$R/tests" || exit NOT_READY\n'
 # A settings file of pytest's in / (an agent's, say) would rule the hidden tests, were there none beside them.
 _PIN_PYTEST = ': > "$R/tests/pytest.ini"\n'
@@ -32,17 +50,26 @@ if [ -z "$R" ] && read -r ac_stat < /proc/1/stat; then
   ac_ticks=${20:-0} ac_boot=0
   while read -r ac_key ac_value; do [ "$ac_key" = btime ] && ac_boot=$ac_value; done < /proc/stat
   if [ "$ac_boot" -gt 0 ] && [ "$ac_ticks" -gt 0 ]; then
+    ac_since="@$((ac_boot + ac_ticks / 100 + 1))"
     ac_files=$(find /etc/ld.so.preload /usr/lib/python3* /usr/local/lib/python3* /opt/*/lib/python3* \
       /root/.local/lib/python3* /home/*/.local/lib/python3* "$PWD"/*/lib/python3* "$PWD"/.venv/lib/python3* \
       -maxdepth 2 \( -name sitecustomize.py -o -name usercustomize.py -o -name ld.so.preload \) \
-      -newerct "@$((ac_boot + ac_ticks / 100 + 1))" 2>/dev/null)
+      -newerct "$ac_since" 2>/dev/null)
     [ -z "$ac_files" ] || printf '%s\n' "$ac_files" | while IFS= read -r ac_file; do
-      rm -f "$ac_file" && [ "${ac_told:=0}" -lt MAX_REMOVED ] && printf 'removed=%s\n' "$ac_file"
+      rm -f "$ac_file" && [ "${ac_told:=0}" -lt MAX_TOLD ] && printf 'removed=%s\n' "$ac_file"
       ac_told=$((ac_told + 1))
     done
+    find /usr/local/bin /usr/local/sbin /usr/bin /usr/sbin /bin /sbin /root/.local/bin /root /etc /etc/profile.d \
+      -maxdepth 1 \( NAMES -o -path "/etc/profile.d/*" \) ! -type d -newerct "$ac_since" 2>/dev/null |
+      head -n MAX_TOLD | while IFS= read -r ac_file; do printf 'changed=%s\n' "$ac_file"; done
   fi
 fi
 """
+_TOOLS = (
+    *("sh", "bash", "env", "cat", "grep", "diff", "python", "python3", "pip", "pip3", "pytest", "uv", "uvx"),
+    *("apt-get", "curl", "wget", ".bashrc", ".profile", ".bash_profile", "bash.bashrc", "profile"),
+)
+"""Whoever replaces one of these may rule a verifier; agents have good reasons to install them as well."""
 _KIT = """
 rm -rf "$R/verifier-kit"
 mv "${R}STAGED-kit" "$R/verifier-kit" && chmod -R a+rX "$R/verifier-kit" || exit NOT_READY
@@ -109,11 +136,13 @@ def setup_script(staged: str, *, closed: bool, pin_pytest: bool, kit: bool) -> s
     """Wipes /tests and /logs/verifier, and moves what was uploaded to `staged` (and `staged`-kit) in place.
 
     `closed` tests, that not everyone may read, are opened. Removes, and prints as `removed=PATH`, start-up files of
-    Python that were made while the agent had the sandbox.
+    Python that were made while the agent had the sandbox. Leaves, and prints as `changed=PATH`, common tools and
+    start-up files of shells that were.
     """
     parts = (_SETUP, _OPEN_TO_ALL * closed, _PIN_PYTEST * pin_pytest, _STARTUP_FILES, _KIT * kit)
     script = "".join(parts)
-    return _filled(script, STAGED=staged, NOT_READY=str(NOT_READY), MAX_REMOVED=str(MAX_REMOVED))
+    codes = {"NOT_READY": str(NOT_READY), "DISTURBED": str(DISTURBED), "MAX_TOLD": str(MAX_TOLD)}
+    return _filled(script, STAGED=staged, NAMES=" -o ".join(f"-name {name}" for name in _TOOLS), **codes)
 
 
 def report_script(nonce: str, files: Mapping[str, int], folders: Mapping[PurePosixPath, int]) -> str:

@@ -45,15 +45,16 @@ class CommandParameters(Parameters):
     """None is root where the task has its agent run as another user, else the sandbox's own user."""
     install_timeout_s: float = Field(default=600, gt=0)
     env: dict[str, str] = Field(default_factory=dict)
-    """Variables of the command and of `install`."""
+    """Variables of the command and of `install`. The values of names such as AGENT_API_KEY are masked as secrets."""
     expose_model: bool = False
     """Give the command the model's address, key and name: OPENAI_BASE_URL and OPENAI_API_KEY (ANTHROPIC_... where that
     is its protocol), and AGENTCOMPASS_MODEL. The agent can then read the key."""
 
 
 class CommandHarness:
-    """Ends as `finished`, as `agent_error` when the command's exit code is not 0, or as `time_limit`.
+    """Your own agent: a command that runs in the task's sandbox.
 
+    Ends as `finished`, as `agent_error` when the command's exit code is not 0, or as `time_limit`.
     All are graded. What it printed is the log `agent.txt`; the trajectory is one step.
     """
 
@@ -69,6 +70,10 @@ class CommandHarness:
             raise ConfigError(f"harness command: nothing to upload at {str(parameters.upload)!r}")
         self._parameters = parameters
 
+    def exposes_model(self) -> bool:
+        """As the parameter `expose_model` says."""
+        return self._parameters.expose_model
+
     async def run(
         self, task: PreparedTask, sandbox: Sandbox | None, model: Model | None, context: AttemptContext
     ) -> HarnessResult:
@@ -80,8 +85,8 @@ class CommandHarness:
         await self._set_up(task, sandbox, context, env, deadline)
         await sandbox.write_bytes(INSTRUCTION_FILE, task.instruction.encode("utf-8", "replace"))
         result = await sandbox.exec(self._command(task, env, deadline))
-        await write_log(context, LOG, text_of(result))
-        await record_program(context, task.instruction, self._shown(), result)
+        await write_log(context, LOG, text_of(result), env)
+        await record_program(context, task.instruction, self._shown(), result, env)
         answer, problem = await _answer(sandbox)
         return HarnessResult(
             exit_reason=exit_reason(result, failed=ExitReason.AGENT_ERROR),
@@ -90,11 +95,8 @@ class CommandHarness:
         )
 
     def _model_env(self, context: AttemptContext) -> dict[str, str]:
-        if not self._parameters.expose_model:
-            return {}
-        if context.endpoint is None or context.endpoint.name == "none":
-            raise ConfigError("harness command: expose_model needs a model")
-        return _endpoint_env(context.endpoint)
+        endpoint = context.endpoint if self._parameters.expose_model else None
+        return {} if endpoint is None else _endpoint_env(endpoint)
 
     async def _set_up(
         self, task: PreparedTask, sandbox: Sandbox, context: AttemptContext, env: dict[str, str], deadline: Deadline
@@ -113,7 +115,7 @@ class CommandHarness:
             max_output_bytes=MAX_OUTPUT_BYTES,
         )
         result = await sandbox.exec(command)
-        await write_log(context, INSTALL_LOG, text_of(result))
+        await write_log(context, INSTALL_LOG, text_of(result), env)
         if not result.ok:
             tail = text_of(result).strip()[-TAIL_CHARS:]
             limit = "install_timeout_s" if limit_s == chosen.install_timeout_s else "what is left of the agent's limit"

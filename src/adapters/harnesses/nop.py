@@ -13,7 +13,7 @@ class NopParameters(Parameters):
 
 
 class NopHarness:
-    """Leaves the sandbox, where there is one, as the benchmark prepared it."""
+    """Does nothing; must score 0 %."""
 
     Parameters: ClassVar[type[Parameters]] = NopParameters
     needs_sandbox: ClassVar[bool] = False
@@ -21,6 +21,10 @@ class NopHarness:
 
     def __init__(self, parameters: NopParameters) -> None:
         self._parameters = parameters
+
+    def exposes_model(self) -> bool:
+        """No."""
+        return False
 
     async def run(
         self, task: PreparedTask, sandbox: Sandbox | None, model: Model | None, context: AttemptContext

@@ -19,10 +19,11 @@ class OracleParameters(Parameters):
 
 
 class OracleHarness:
-    """One call of the sandbox for each file or folder of the solution, and one for its command.
+    """Applies the task's reference solution; must score 100 %.
 
-    Its exit code is recorded (`exit_code`) and does not matter: the tests have the last word. The attempt ends as
-    `finished`, or as `time_limit`; its output is the log `oracle.txt`.
+    One call of the sandbox for each file or folder of the solution, and one for its command. Its exit code is recorded
+    (`exit_code`) and does not matter: the tests have the last word. The attempt ends as `finished`, or as `time_limit`;
+    its output is the log `oracle.txt`.
     """
 
     Parameters: ClassVar[type[Parameters]] = OracleParameters
@@ -31,6 +32,10 @@ class OracleHarness:
 
     def __init__(self, parameters: OracleParameters) -> None:
         self._parameters = parameters
+
+    def exposes_model(self) -> bool:
+        """No."""
+        return False
 
     async def run(
         self, task: PreparedTask, sandbox: Sandbox | None, model: Model | None, context: AttemptContext

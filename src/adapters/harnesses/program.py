@@ -2,14 +2,16 @@
 
 import asyncio
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from ...domain.attempt import AssistantContent, AttemptContext, ExitReason, Step, StepMetric
-from ...domain.redaction import Redactor
+from ...domain.redaction import Redactor, variable_secrets
 from ...domain.sandbox import ExecResult
 
 MAX_OUTPUT_BYTES = 8 * 1024 * 1024
 TAIL_CHARS = 10_000
+NO_ENV: Mapping[str, str] = {}
 
 
 class Deadline:
@@ -49,16 +51,17 @@ def exit_reason(result: ExecResult, *, failed: ExitReason) -> ExitReason:
     return ExitReason.FINISHED if result.ok else failed
 
 
-async def write_log(context: AttemptContext, name: str, text: str) -> None:
-    """Write `text`, secrets of the endpoint masked, to the attempt's log `name`."""
-    await asyncio.to_thread(
-        (context.log_dir / name).write_text, _redactor(context).text(text), encoding="utf-8", errors="backslashreplace"
-    )
+async def write_log(context: AttemptContext, name: str, text: str, env: Mapping[str, str] = NO_ENV) -> None:
+    """Write `text`, secrets of the endpoint and of `env` masked, to the attempt's log `name`."""
+    data = _redactor(context, env).text(text).encode("utf-8", "backslashreplace")
+    await asyncio.to_thread((context.log_dir / name).write_bytes, data)
 
 
-async def record_program(context: AttemptContext, instruction: str, said: str, result: ExecResult) -> None:
-    """Record the program's run as step 1, with the tail of its output."""
-    text = _redactor(context).text(text_of(result))
+async def record_program(
+    context: AttemptContext, instruction: str, said: str, result: ExecResult, env: Mapping[str, str] = NO_ENV
+) -> None:
+    """Record the program's run as step 1, with the tail of its output, masked likewise."""
+    text = _redactor(context, env).text(text_of(result))
     tail = text if len(text) <= TAIL_CHARS else f"[...]\n{text[-TAIL_CHARS:]}"
     step = Step(
         step_id=1,
@@ -71,7 +74,7 @@ async def record_program(context: AttemptContext, instruction: str, said: str, r
     await context.record_step(step)
 
 
-def _redactor(context: AttemptContext) -> Redactor:
+def _redactor(context: AttemptContext, env: Mapping[str, str]) -> Redactor:
     endpoint = context.endpoint
     key = endpoint.api_key.get_secret_value() if endpoint is not None and endpoint.api_key is not None else ""
-    return Redactor([key])
+    return Redactor([key, *variable_secrets(env)])

@@ -100,7 +100,10 @@ class OpenAIChatParameters(AdapterParameters):
 
 
 class OpenAIChatModel:
-    """One endpoint, one client for all attempts. Built without contacting anything; `sleep` waits between tries."""
+    """Any endpoint that speaks OpenAI's chat completions.
+
+    One client for all attempts. Built without contacting anything; `sleep` waits between tries.
+    """
 
     Parameters: ClassVar[type[AdapterParameters]] = OpenAIChatParameters
 

@@ -36,8 +36,9 @@ class _Place(NamedTuple):
 
 
 class ReplayModel:
-    """Serves any number of conversations side by side from their own recordings. A replay costs nothing.
+    """Replies recorded from a model, without an endpoint and without cost.
 
+    Any number of conversations are served side by side, each from its own recording.
     The conversation itself tells where it is: one reply further than the longest earlier request that it continues. So
     a reply that the harness did not keep (it could not be parsed, say) counts all the same. A request that continues
     no earlier one is as far as it has assistant messages, and each must be the recorded one. The same request asked

@@ -7,7 +7,7 @@ from typing import TextIO
 from ...domain.attempt import Status
 from ...domain.events import AttemptEnded, Event, RunEnded, RunStarted, StageEntered
 from .tally import Clock, Tally
-from .wording import cut, duration, label, outcome, state, warning
+from .wording import cut, duration, label, outcome, score, state, warning
 from .writer import LineWriter
 
 STAGES_UP_TO = 4
@@ -50,7 +50,7 @@ class PlainDisplay:
 
     def _begin(self, event: RunStarted) -> None:
         self._begun = True
-        kept = f", {event.kept} of them done before" if event.kept else ""
+        kept = f", {event.kept} of them done before ({score(event.accuracy)})" if event.kept else ""
         self.print_line(f"{event.title}: {event.selected} attempts{kept}; results in {event.folder}")
         self._state_at, self._state_done = self._clock(), event.kept
 

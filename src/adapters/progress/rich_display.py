@@ -113,8 +113,8 @@ class RichDisplay:
         second.add_row(
             Text(score(tally.accuracy), style="bold"),
             Text(f"errors {tally.errors}", style="red" if tally.errors else ""),
-            Text(f"tokens {tokens(tally.usage)}"),
-            Text(f"cost {cost(tally.usage)}"),
+            Text(f"tokens {tokens(tally.spent)}"),
+            Text(f"cost {cost(tally.spent)}"),
         )
         return Group(Text(self._title, style="dim", no_wrap=True, overflow="ellipsis"), first, second)
 

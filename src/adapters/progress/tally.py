@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from ...domain.attempt import AttemptKey, Stage, Status
 from ...domain.events import AttemptEnded, Event, RunStarted, StageEntered
-from ...domain.model import NO_USAGE, Usage
-from ...domain.run import Rate
+from ...domain.run import Rate, Spent
 
 Clock = Callable[[], float]
 
@@ -33,7 +32,7 @@ class Tally:
         self.errors = 0
         self.cancelled = 0
         self.accuracy: Rate | None = None
-        self.usage: Usage = NO_USAGE
+        self.spent = Spent()
         self.running: dict[AttemptKey, Running] = {}
 
     def on(self, event: Event) -> None:
@@ -41,6 +40,7 @@ class Tally:
         if isinstance(event, RunStarted):
             self._started = self._clock()
             self.selected, self.kept = event.selected, event.kept
+            self.accuracy, self.spent = event.accuracy, event.spent
         elif isinstance(event, StageEntered):
             self._enter(event)
         elif isinstance(event, AttemptEnded):
@@ -77,8 +77,6 @@ class Tally:
     def _end(self, event: AttemptEnded) -> None:
         self.running.pop(event.key, None)
         self.ended += 1
-        self.accuracy = event.accuracy
+        self.accuracy, self.spent = event.accuracy, event.spent
         self.errors += event.record.status in (Status.RUN_ERROR, Status.EVAL_ERROR)
         self.cancelled += event.record.status is Status.CANCELLED
-        for usage in (event.record.usage, *(earlier.usage for earlier in event.record.tries)):
-            self.usage = self.usage.plus(usage)

@@ -2,8 +2,7 @@
 
 from ...domain.attempt import AttemptKey, AttemptRecord, Status
 from ...domain.events import AttemptRetried, Event, RunInterrupted
-from ...domain.model import Usage
-from ...domain.run import Rate
+from ...domain.run import Rate, Spent
 from .tally import Tally
 
 
@@ -22,20 +21,26 @@ def score(rate: Rate | None) -> str:
     return f"score {rate.value * 100:.1f} %{interval}"
 
 
-def tokens(usage: Usage) -> str:
-    """Input and output tokens together: `950`, `12.3k`, `4.1M`; `unknown` where the endpoint told neither."""
-    known = [count for count in (usage.input_tokens, usage.output_tokens) if count is not None]
-    if not known:
-        return "unknown"
-    total = sum(known)
+def tokens(spent: Spent) -> str:
+    """Input and output tokens together: `950`, `12.3k`, `≥ 4.1M` where that is not all; `unknown` where nothing is."""
+    known = [count for count in (spent.usage.input_tokens, spent.usage.output_tokens) if count is not None]
+    return _at_least(_short(sum(known)), spent.attempts_without_tokens) if known else "unknown"
+
+
+def _short(total: int) -> str:
     if total < 1000:
         return str(total)
     return f"{total / 1000:.1f}k" if total < 1_000_000 else f"{total / 1_000_000:.1f}M"
 
 
-def cost(usage: Usage) -> str:
-    """`$1.23`, or `unknown`, which is not zero."""
-    return "unknown" if usage.cost_usd is None else f"${usage.cost_usd:.2f}"
+def cost(spent: Spent) -> str:
+    """`$1.23`, `≥ $1.23` where that is not all, or `unknown`, which is not zero."""
+    cost_usd = spent.usage.cost_usd
+    return "unknown" if cost_usd is None else _at_least(f"${cost_usd:.2f}", spent.attempts_without_cost)
+
+
+def _at_least(text: str, unknown_for: int) -> str:
+    return f"≥ {text}" if unknown_for else text
 
 
 def label(key: AttemptKey) -> str:
@@ -71,7 +76,7 @@ def state(tally: Tally) -> str:
         parts.append(f"{tally.errors} error{'s' if tally.errors > 1 else ''}")
     if tally.cancelled:
         parts.append(f"{tally.cancelled} cancelled")
-    parts += [f"tokens {tokens(tally.usage)}", f"cost {cost(tally.usage)}", duration(tally.elapsed_s)]
+    parts += [f"tokens {tokens(tally.spent)}", f"cost {cost(tally.spent)}", duration(tally.elapsed_s)]
     return " · ".join(parts)
 
 

@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,7 +18,7 @@ from ...domain.attempt import AttemptKey, AttemptRecord, Step
 from ...domain.errors import ConfigError
 from ...domain.naming import file_name
 from ...domain.redaction import Redactor
-from ...domain.run import GRADED, RunInfo, RunSummary
+from ...domain.run import RunInfo, RunSummary
 from ..support.cleanup import finished_despite_cancel
 from ..support.liveness import this_host, this_process
 from .durable import FolderLock, append_line, remove_temporaries, set_aside, write_atomic
@@ -38,7 +38,7 @@ from .layout import (
     task_paths,
 )
 from .log_files import mask_secrets, regular_files
-from .report import Unscored, markdown
+from .report import markdown
 from .run_file import ended, identity_digest, read_run_file, started
 from .serialising import json_bytes, stored_form
 from .task_file import (
@@ -64,11 +64,12 @@ class _OpenRun:
 
     folder: Path
     lock: FolderLock
+    unnoted: Mapping[str, Any] | None
+    """run_info.json as stored, while it does not tell of this start."""
     document: dict[str, JsonValue]
-    """run_info.json as written."""
+    """run_info.json with this start."""
     identity: str
     pool: ThreadPoolExecutor
-    unscored: dict[AttemptKey, Unscored] = field(default_factory=dict)
 
 
 class FileResultStore:
@@ -105,33 +106,31 @@ class FileResultStore:
         try:
             for part in (folder, folder / DETAILS, folder / TRAJECTORIES):
                 remove_temporaries(part)
-            document = self._taken_up(folder, run)
-            write_atomic(folder / RUN_INFO, json_bytes(document))
+            stored = self._stored_document(folder)
+            document = started(stored, run, self._redactor)
+            identity = identity_digest(document["identity"])
+            if stored is None:
+                _refuse_foreign(folder, identity)
+                write_atomic(folder / RUN_INFO, json_bytes(document))
         except BaseException:
             lock.release()
             raise
         pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="results")
-        return _OpenRun(folder, lock, document, identity_digest(document["identity"]), pool)
+        return _OpenRun(folder, lock, stored, document, identity, pool)
 
-    def _taken_up(self, folder: Path, run: RunInfo) -> dict[str, JsonValue]:
+    def _stored_document(self, folder: Path) -> dict[str, Any] | None:
         try:
-            stored = read_run_file(folder / RUN_INFO)
+            return read_run_file(folder / RUN_INFO)
         except ValueError as exc:
             aside = set_aside(folder / RUN_INFO)
             log.warning("run_info.set_aside", path=str(aside), error=str(exc))
-            stored = None
-        document = started(stored, run, self._redactor)
-        if stored is None:
-            _refuse_foreign(folder, identity_digest(document["identity"]))
-        return document
+            return None
 
     def _stored(self) -> Iterator[tuple[AttemptKey, AttemptRecord]]:
         run = self._opened()
         for path in task_paths(run.folder):
             file = self._read_or_set_aside(path)
-            for key, record in file.records.items() if file else ():
-                self._note(run, key, record)
-                yield key, record
+            yield from file.records.items() if file else ()
 
     def _read_or_set_aside(self, path: Path) -> TaskFile | None:
         run = self._opened()
@@ -150,7 +149,11 @@ class FileResultStore:
 
     def begin_attempt(self, key: AttemptKey) -> Path:
         """See ResultStore. Earlier steps and logs become `TASK.N.try-M.jsonl` and `TASK.N.try-M`, M from 1."""
-        folder = self._opened().folder
+        run = self._opened()
+        folder = run.folder
+        if run.unnoted is not None:
+            write_atomic(folder / RUN_INFO, json_bytes(run.document))
+            run.unnoted = None
         move_aside(folder, key)
         logs = logs_path(folder, key)
         logs.mkdir(exist_ok=True)
@@ -183,7 +186,6 @@ class FileResultStore:
         stored = stored_form(_with_paths(run.folder, key, record), self._redactor)
         document = with_attempt(document, key, self._redactor.text(category), stored, run.identity)
         write_atomic(path, json_bytes(document))
-        self._note(run, key, record)
 
     def _document(self, path: Path) -> dict[str, Any]:
         if not path.exists():
@@ -199,11 +201,12 @@ class FileResultStore:
 
     def _save_summary(self, summary: RunSummary) -> Mapping[str, Path]:
         run = self._opened()
-        text = self._redactor.text(markdown(summary, list(run.unscored.values())))
+        text = self._redactor.text(markdown(summary))
         write_atomic(run.folder / SUMMARY, json_bytes(stored_form(summary, self._redactor)))
         write_atomic(run.folder / SUMMARY_TEXT, text.encode("utf-8", "backslashreplace"))
-        run.document = ended(run.document, summary.ended_at)
-        write_atomic(run.folder / RUN_INFO, json_bytes(run.document))
+        if run.unnoted is None or run.unnoted.get("ended_at") != summary.ended_at:
+            run.document, run.unnoted = ended(run.document, summary.ended_at), None
+            write_atomic(run.folder / RUN_INFO, json_bytes(run.document))
         return {
             "run_info": run.folder / RUN_INFO,
             "summary": run.folder / SUMMARY,
@@ -233,13 +236,6 @@ class FileResultStore:
         loop = asyncio.get_running_loop()
         future = loop.run_in_executor(self._opened().pool, context.run, locked)
         return await finished_despite_cancel(future, _WRITE_LIMIT_S)
-
-    @staticmethod
-    def _note(run: _OpenRun, key: AttemptKey, record: AttemptRecord) -> None:
-        if record.status in GRADED:
-            run.unscored.pop(key, None)
-        else:
-            run.unscored[key] = Unscored(key, record.status, record.error)
 
 
 def _path_safe(name: str) -> str:

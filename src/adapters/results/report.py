@@ -4,19 +4,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ...domain.attempt import AttemptKey, Status
 from ...domain.model import Usage
-from ...domain.run import Counts, Rate, RunSummary
+from ...domain.run import Counts, Rate, RunSummary, Unscored
 
 _MAX_ERROR_CHARS = 300
-
-
-class Unscored(NamedTuple):
-    """An attempt that ended without a score."""
-
-    key: AttemptKey
-    status: Status
-    error: str
+_SHOWN_ROWS = 20
+_SHOWN_ERROR_CHARS = 120
+_UNSCORED_HEAD = ("Task", "Attempt", "Status", "Error")
+_CAVEATS = "Not correct, but known to fail with their reference solution too"
 
 
 class Row(NamedTuple):
@@ -39,6 +34,28 @@ def render_table(summary: RunSummary, folder: Path | None = None, *, state: str 
     return aligned(rows)
 
 
+def final_report(summary: RunSummary, folder: Path) -> str:
+    """`render_table`, and below it what has no score, and the caveats; the first of them where they are many."""
+    parts = [render_table(summary, folder)]
+    if summary.unscored:
+        rows = list(_unscored_rows(summary.unscored, _SHOWN_ERROR_CHARS))
+        parts += ["", "Without a score:", aligned([_UNSCORED_HEAD, *rows[:_SHOWN_ROWS]]), *_more(rows)]
+    if summary.caveats:
+        caveats = list(summary.caveats.items())
+        parts += ["", f"{_CAVEATS}:", aligned(caveats[:_SHOWN_ROWS]), *_more(caveats)]
+    return "\n".join(parts)
+
+
+def _more(rows: Sequence[object]) -> list[str]:
+    more = len(rows) - _SHOWN_ROWS
+    return [f"and {more} more, see summary.md"] if more > 0 else []
+
+
+def _unscored_rows(entries: Iterable[Unscored], max_chars: int = _MAX_ERROR_CHARS) -> Iterator[Sequence[str]]:
+    for entry in entries:
+        yield entry.task_id, str(entry.attempt), entry.status.value, cut(one_line(entry.error), max_chars)
+
+
 def aligned(rows: Sequence[Sequence[str]]) -> str:
     """Lines of text whose columns stand below each other."""
     cells = [[one_line(cell) for cell in row] for row in rows]
@@ -46,7 +63,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in cells)
 
 
-def markdown(summary: RunSummary, unscored: Sequence[Unscored] = ()) -> str:
+def markdown(summary: RunSummary) -> str:
     """The summary as a Markdown document, with a line for each attempt without a score."""
     parts = [f"# {_cell(f'{summary.run_name}/{summary.run_id}')}"]
     if summary.interrupted:
@@ -55,17 +72,11 @@ def markdown(summary: RunSummary, unscored: Sequence[Unscored] = ()) -> str:
     if summary.by_category:
         rows = [(name, share(rate)) for name, rate in summary.by_category.items()]
         parts += ["## By category", _table(("Category", "Graded attempts that are correct"), rows)]
-    if unscored:
-        lines = [
-            (entry.key.task_id, str(entry.key.attempt), entry.status.value, cut(entry.error))
-            for entry in sorted(unscored, key=_order)
-        ]
-        parts += ["## Attempts without a score", _table(("Task", "Attempt", "Status", "Error"), lines)]
+    if summary.unscored:
+        parts += ["## Attempts without a score", _table(_UNSCORED_HEAD, _unscored_rows(summary.unscored))]
+    if summary.caveats:
+        parts += [f"## {_CAVEATS}", _table(("Task", "Reason"), summary.caveats.items())]
     return "\n\n".join(parts) + "\n"
-
-
-def _order(entry: Unscored) -> tuple[str, int]:
-    return entry.key.task_id, entry.key.attempt
 
 
 def _head(summary: RunSummary) -> list[Row]:
@@ -93,8 +104,8 @@ def _sums(summary: RunSummary) -> Iterator[Row]:
         yield Row("Errors", _listed(summary.errors_by_kind))
     if summary.exit_reasons:
         yield Row("Agents ended as", _listed(summary.exit_reasons))
-    yield Row("Tokens", tokens(summary.usage))
-    yield Row("Cost", cost(summary.usage))
+    yield Row("Tokens", tokens(summary.usage, unknown_for=summary.attempts_without_tokens))
+    yield Row("Cost", cost(summary.usage, unknown_for=summary.attempts_without_cost))
     if summary.timings:
         yield Row("Mean time", ", ".join(f"{stage} {seconds(mean)}" for stage, mean in summary.timings.items()))
     if summary.duration_percentiles:
@@ -127,20 +138,30 @@ def counted(counts: Counts) -> str:
     )
 
 
-def tokens(usage: Usage) -> str:
-    """`12,345 in (8,000 from cache), 678 out (500 reasoning)`; what the endpoint did not tell is unknown."""
+def tokens(usage: Usage, *, unknown_for: int = 0) -> str:
+    """`12,345 in (8,000 from cache), 678 out (500 reasoning)`; what the endpoint did not tell is unknown.
+
+    Where it did not for so many attempts, the sum is marked as the lower bound that it is.
+    """
+    if usage.input_tokens is None and usage.output_tokens is None:
+        return "unknown"
     read = f" ({usage.cache_read_tokens:,} from cache)" if usage.cache_read_tokens else ""
     reasoning = f" ({usage.reasoning_tokens:,} reasoning)" if usage.reasoning_tokens else ""
-    return f"{_number(usage.input_tokens)} in{read}, {_number(usage.output_tokens)} out{reasoning}"
+    text = f"{_number(usage.input_tokens)} in{read}, {_number(usage.output_tokens)} out{reasoning}"
+    return _at_least(text, unknown_for)
 
 
 def _number(count: int | None) -> str:
     return "unknown" if count is None else f"{count:,}"
 
 
-def cost(usage: Usage) -> str:
-    """`$1.2345`, or `unknown`, which is not zero."""
-    return "unknown" if usage.cost_usd is None else f"${usage.cost_usd:,.4f}"
+def cost(usage: Usage, *, unknown_for: int = 0) -> str:
+    """`$1.2345`, or `unknown`, which is not zero; a lower bound is marked as in `tokens`."""
+    return "unknown" if usage.cost_usd is None else _at_least(f"${usage.cost_usd:,.4f}", unknown_for)
+
+
+def _at_least(text: str, unknown_for: int) -> str:
+    return f"at least {text} (not known in full for {unknown_for} attempts)" if unknown_for else text
 
 
 def seconds(value: float) -> str:
@@ -171,9 +192,9 @@ def one_line(text: str) -> str:
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in folded)
 
 
-def cut(text: str) -> str:
+def cut(text: str, max_chars: int = _MAX_ERROR_CHARS) -> str:
     """The beginning of a long error."""
-    return text if len(text) <= _MAX_ERROR_CHARS else f"{text[:_MAX_ERROR_CHARS]}…"
+    return text if len(text) <= max_chars else f"{text[:max_chars]}…"
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import structlog
 
@@ -33,6 +33,12 @@ async def finished_despite_cancel(work: Awaitable[T], limit_s: float) -> T:
         _ = task.exception()  # retrieved: the cancellation outranks it
         raise cancelled
     return task.result()
+
+
+def exception_seen(work: "asyncio.Future[Any]") -> None:
+    """A callback for work that nobody awaits any more: asyncio does not complain of its exception."""
+    if not work.cancelled():
+        work.exception()
 
 
 async def stop_shielded(stop: Callable[[], Awaitable[None]], *, limit_s: float, what: str) -> None:

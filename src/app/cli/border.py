@@ -10,7 +10,7 @@ import typer
 
 from ...domain.errors import AgentCompassError
 from ..garbage import collect_rarely
-from ..provenance import printable
+from ..one_line import printable
 from .lazy import LazyGroup
 
 EXIT_BUG = 1
@@ -28,7 +28,7 @@ app = typer.Typer(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit: what the user did wrong is one line on stderr and exit code 2."""
+    """Run the command line and exit: what the user did wrong is a line on stderr, for each fault, and exit code 2."""
     collect_rarely()
     given = sys.argv[1:] if arguments is None else arguments
     sys.exit(_exit_code(given or ["--help"]))
@@ -69,7 +69,8 @@ def _exit_code(arguments: Sequence[str]) -> int:
 
 
 def _told(message: str, code: int) -> int:
-    typer.echo(f"error: {printable(' '.join(message.split()))}", err=True)
+    lines = [printable(line.strip()) for line in message.splitlines() if line.strip()]
+    typer.echo("\n  ".join(["error: " + (lines or ["?"])[0], *lines[1:]]), err=True)
     return code
 
 

@@ -14,7 +14,7 @@ app = typer.Typer(help="Show and check the settings.", add_completion=False)
 def show(config: Config = None, as_json: AsJson = False) -> None:
     """Print the effective settings, each with the layer it came from; secrets are masked."""
     from ..catalog import Catalog
-    from ..settings_report import shown
+    from ..settings.report import shown
 
     lines = shown(config or [], os.environ, Catalog())
     if as_json:
@@ -28,7 +28,7 @@ def show(config: Config = None, as_json: AsJson = False) -> None:
 def check_all(config: Config = None) -> None:
     """Check every section, for every installed adapter."""
     from ..catalog import Catalog
-    from ..settings_report import check
+    from ..settings.report import check
 
     report = check(config or [], os.environ, Catalog())
     for note in report.notes:
@@ -44,6 +44,6 @@ def check_all(config: Config = None) -> None:
 def print_schema() -> None:
     """Print the JSON schema of all sections."""
     from ..catalog import Catalog
-    from ..settings_schema import schema
+    from ..settings.schema import schema
 
     typer.echo(json.dumps(schema(Catalog()), indent=2))

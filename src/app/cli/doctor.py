@@ -18,8 +18,9 @@ def doctor(environment: Name = None, config: options.Config = None) -> None:
     found = checks([environment] if environment else [], config or [])
     for name, lines in found.items():
         for check in lines:
-            typer.echo(f"{name}: {'ok  ' if check.ok else 'FAIL'} {check.name}: {check.detail}")
+            verdict = "ok  " if check.ok else "warn" if check.is_advice else "FAIL"
+            typer.echo(f"{name}: {verdict} {check.name}: {check.detail}")
             if check.hint and not check.ok:
                 typer.echo(f"{name}:      -> {check.hint}")
-    if not all(check.ok for lines in found.values() for check in lines):
+    if not all(check.ok or check.is_advice for lines in found.values() for check in lines):
         raise typer.Exit(1)

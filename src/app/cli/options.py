@@ -65,11 +65,11 @@ TimeoutSeconds: TypeAlias = Annotated[
     typer.Option("--timeout-seconds", metavar="S", help="Limit of the whole run."),
 ]
 ResultsDir: TypeAlias = Annotated[
-    Path | None,
+    str | None,
     typer.Option("--results-dir", metavar="DIR", help="Where runs are kept."),
 ]
 DataDir: TypeAlias = Annotated[
-    Path | None,
+    str | None,
     typer.Option("--data-dir", metavar="DIR", help="Where benchmarks cache their data."),
 ]
 RunName: TypeAlias = Annotated[

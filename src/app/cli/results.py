@@ -1,7 +1,8 @@
-"""`agentcompass results`: which runs are stored, and what came of one."""
+"""`agentcompass results`: which runs are stored, what came of one, and what can be made of it."""
 
 import json
 import os
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -9,17 +10,29 @@ import typer
 
 from ...adapters.results.reading import find_run, find_task, read_run, read_tasks, run_folders
 from ...adapters.results.views import run_json, run_list, run_page, task_page
-from ..catalog import Catalog
-from ..settings import base_layers
-from ..settings import read_run as read_run_settings
-from ..settings_layers import Flags, settings_flags
+from ..settings import Flags, load_results_dir
+from . import options
 from .options import AsJson, Config, ResultsDir
 
-app = typer.Typer(help="List and show results.", add_completion=False, no_args_is_help=True)
+app = typer.Typer(help="List, show, export and regrade results.", add_completion=False, no_args_is_help=True)
+
+
+class ExportFormat(StrEnum):
+    """What a run can be exported as."""
+
+    PREDICTIONS = "swebench-predictions"
+    LOGS = "swebench-logs"
+
 
 Run = Annotated[
     str, typer.Argument(help="A run's folder, its RUN_NAME/RUN_ID, or a run id that only one run has.", metavar="RUN")
 ]
+Format = Annotated[
+    ExportFormat,
+    typer.Option("--format", help="A file of predictions, or the log folders that SWE-bench's grader leaves."),
+]
+Output = Annotated[Path, typer.Option("--output", "-o", metavar="PATH", help="The file, or the folder of logs/.")]
+Attempt = Annotated[int, typer.Option("--attempt", min=1, metavar="N", help="Which attempt of each task.")]
 Task = Annotated[str | None, typer.Argument(help="A task's id: show its attempts.", metavar="[TASK]")]
 
 
@@ -55,10 +68,55 @@ def show(
         typer.echo(run_page(stored, tasks))
 
 
-def _folder(results_dir: Path | None, config: list[Path] | None) -> Path:
-    """Where runs are kept, as the settings say."""
-    if results_dir is not None:
-        return results_dir.expanduser()
-    catalog = Catalog()
-    layers = [*base_layers(config or [], os.environ, catalog), settings_flags(Flags())]
-    return Path(read_run_settings(layers, catalog).values["results_dir"]).expanduser()
+@app.command("export")
+def export(
+    run: Run,
+    output: Output,
+    format: Format,
+    attempt: Attempt = 1,
+    results_dir: ResultsDir = None,
+    config: Config = None,
+) -> None:
+    """Write a run for SWE-bench's own tools. Exit code 1: some instances were left out; stderr names them."""
+    from ...adapters.results.swebench_export import export_logs, export_predictions
+
+    write = {ExportFormat.PREDICTIONS: export_predictions, ExportFormat.LOGS: export_logs}[format]
+    exported = write(read_run(find_run(_folder(results_dir, config), run)), attempt, output.expanduser())
+    for instance, reason in exported.left_out.items():
+        typer.echo(f"left out {instance}: {reason}", err=True)
+    typer.echo(f"{exported.written} instances written to {str(output)!r}")
+    raise typer.Exit(1 if exported.left_out else 0)
+
+
+@app.command("regrade")
+def regrade(
+    run: Run,
+    environment: options.Environment = None,
+    config: Config = None,
+    environment_params: options.EnvironmentParams = None,
+    task_concurrency: options.TaskConcurrency = None,
+    max_retries: options.MaxRetries = None,
+    results_dir: ResultsDir = None,
+    run_id: options.RunId = None,
+    progress: options.Progress = None,
+) -> None:
+    """Grade a run's stored submissions again, without an agent, as a run of its own: RUN_ID-regrade."""
+    from ..regrade import regrade_settings
+    from ..running import run_to_end
+
+    flags = Flags(
+        environment_params=environment_params,
+        task_concurrency=task_concurrency,
+        max_retries=max_retries,
+        results_dir=results_dir,
+        run_id=run_id,
+        progress=progress,
+    )
+    stored = read_run(find_run(_folder(results_dir, config), run))
+    report, exit_code = run_to_end(regrade_settings(stored, environment, config or [], flags))
+    typer.echo(report)
+    raise typer.Exit(exit_code)
+
+
+def _folder(results_dir: str | None, config: list[Path] | None) -> Path:
+    return load_results_dir(Flags(results_dir=results_dir), config=config or [], environ=os.environ)

@@ -7,6 +7,8 @@ import typer
 from . import options
 
 app = typer.Typer(add_completion=False)
+NO_FLAGS = ("benchmark", "harness", "model", "environment", "config", "dry_run")
+"""Arguments of `run` that are no field of `Flags`; every other one is the field of its name."""
 
 
 @app.command("run")
@@ -14,11 +16,11 @@ def run(
     benchmark: options.Benchmark,
     harness: options.Harness,
     model: options.Model,
-    env: options.Environment = None,
+    environment: options.Environment = None,
     config: options.Config = None,
     benchmark_params: options.BenchmarkParams = None,
     harness_params: options.HarnessParams = None,
-    env_params: options.EnvironmentParams = None,
+    environment_params: options.EnvironmentParams = None,
     model_params: options.ModelParams = None,
     model_base_url: options.ModelBaseUrl = None,
     model_api_key: options.ModelApiKey = None,
@@ -39,29 +41,11 @@ def run(
 
     Exit codes: 0 every selected attempt was graded, 1 some were not, 2 nothing was started, 130 interrupted.
     """
-    from ..settings import Used, load_settings  # `--help` needs none of the settings' models
-    from ..settings_layers import Flags
+    given = dict(locals())  # here, where it holds the arguments and nothing else
+    from ..settings import Flags, Used, load_settings  # `--help` needs none of the settings' models
 
-    flags = Flags(
-        benchmark_params=benchmark_params,
-        harness_params=harness_params,
-        environment_params=env_params,
-        model_params=model_params,
-        model_base_url=model_base_url,
-        model_api_key=model_api_key,
-        model_api_protocol=model_api_protocol,
-        task_concurrency=task_concurrency,
-        max_retries=max_retries,
-        timeout_seconds=timeout_seconds,
-        results_dir=results_dir,
-        data_dir=data_dir,
-        run_name=run_name,
-        run_id=run_id,
-        progress=progress,
-        enabled_recipes=enabled_recipes,
-        log_level=log_level,
-    )
-    used = Used(benchmark, harness, model, env)
+    flags = Flags(**{name: value for name, value in given.items() if name not in NO_FLAGS})
+    used = Used(benchmark, harness, model, environment)
     settings = load_settings(used, config=config or [], flags=flags, environ=os.environ)
     from ..dry_run import dry_run_text  # adapters come with these two, and `--help` needs none
     from ..running import run_to_end

@@ -5,7 +5,6 @@ import os
 
 import typer
 
-from ..settings_layers import Flags
 from . import options
 
 app = typer.Typer(add_completion=False)
@@ -20,6 +19,7 @@ def tasks(
     as_json: options.AsJson = False,
 ) -> None:
     """List the tasks of a benchmark, one per line."""
+    from ..settings import Flags  # `--help` needs none of the settings' models
     from ..task_list import load_task_list
 
     flags = Flags(benchmark_params=benchmark_params, data_dir=data_dir)

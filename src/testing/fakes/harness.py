@@ -44,12 +44,18 @@ class FakeHarness:
         result: HarnessResult | HarnessScript | None = None,
         needs_sandbox: bool | None = None,
         needs_model: bool | None = None,
+        exposes_model: bool = False,
     ) -> None:
         self.parameters = parameters or FakeHarnessParameters()
         self.result = self._fixed() if result is None else result
+        self._exposes_model = exposes_model
         self.runs = self.running = self.peak_running = 0
         wanted = {"needs_sandbox": needs_sandbox, "needs_model": needs_model}
         vars(self).update({name: value for name, value in wanted.items() if value is not None})  # the port's ClassVars
+
+    def exposes_model(self) -> bool:
+        """As told."""
+        return self._exposes_model
 
     def _fixed(self) -> HarnessResult:
         chosen = self.parameters

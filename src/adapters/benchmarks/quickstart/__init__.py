@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from pydantic import Field, JsonValue
 
+from ....domain.sandbox import LONGEST_TIMEOUT_S
 from ....domain.task import Task, TaskSelection
 from ....domain.value import Parameters
 from ..task_directory import TaskDirectoryBenchmark, TaskDirectoryParameters
@@ -18,18 +19,18 @@ RECORDED = HERE / "recorded"
 class QuickstartParameters(Parameters):
     """The limits may be changed; the tasks are the package's."""
 
-    agent_timeout_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    agent_timeout_s: float | None = Field(default=None, gt=0, le=LONGEST_TIMEOUT_S)
     """Instead of every task's agent.timeout_sec."""
-    verifier_timeout_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    verifier_timeout_s: float | None = Field(default=None, gt=0, le=LONGEST_TIMEOUT_S)
     """Instead of every task's verifier.timeout_sec."""
-    start_timeout_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    start_timeout_s: float | None = Field(default=None, gt=0, le=LONGEST_TIMEOUT_S)
     """Pull and start: instead of every task's environment.build_timeout_sec."""
     timeout_multiplier: float = Field(default=1, gt=0, le=1000, allow_inf_nan=False)
     """Multiplies the limits of agent, verifier and start."""
 
 
 class QuickstartBenchmark(TaskDirectoryBenchmark):
-    """Task directories that run in docker and as plain processes alike."""
+    """A handful of small tasks of our own, for a first run in docker or host_process."""
 
     name: ClassVar[str] = "quickstart"
     Parameters: ClassVar[type[Parameters]] = QuickstartParameters

@@ -41,11 +41,16 @@ def label_of(labels: Mapping[str, str], field: str) -> str:
     return labels.get(f"agentcompass.{field}", "")
 
 
+def is_gpu_count(gpu: str) -> bool:
+    """Whether it is a count, or `all`."""
+    return gpu == "all" or (gpu.isascii() and gpu.isdecimal() and int(gpu) > 0)
+
+
 def gpu_requests(gpu: str | None) -> list[DeviceRequest]:
     """For a bare count, or `all`. Raises ConfigError for a type: an engine has the GPUs that it has."""
     if gpu is None:
         return []
-    if not (gpu == "all" or (gpu.isdigit() and int(gpu) > 0)):
+    if not is_gpu_count(gpu):
         raise ConfigError(f"docker cannot choose a GPU by type: gpu={gpu!r}", hint="give a count, or `all`")
     return [DeviceRequest(count=-1 if gpu == "all" else int(gpu), capabilities=[["gpu"]])]
 

@@ -12,25 +12,28 @@ from typing import Any, ClassVar
 import structlog
 from docker import APIClient
 from docker.errors import ImageNotFound
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from ....domain.errors import AgentCompassError, SandboxBusy, SandboxFailed
 from ....domain.resolving import refuse_unsupported
 from ....domain.sandbox import (
+    LONGEST_TIMEOUT_S,
     Capabilities,
     Check,
+    Gpu,
     ImageBuild,
     Network,
     SandboxOwner,
     SandboxSpec,
     SweepSelector,
     SweptSandbox,
+    Variables,
 )
 from ....domain.value import Parameters as AdapterParameters
 from ...support.cleanup import finished_despite_cancel, stop_shielded
 from ...support.liveness import selects, this_host
 from ...support.retrying import retrying
-from .container import SANDBOX_LABEL, DockerContainer, expiry_of, gpu_requests, label_of, remove_container
+from .container import SANDBOX_LABEL, DockerContainer, expiry_of, gpu_requests, is_gpu_count, label_of, remove_container
 from .endpoint import Endpoint
 from .engine import DockerEngine, connect
 from .errors import FAILURES, explanation, start_error
@@ -54,7 +57,7 @@ class DockerParameters(AdapterParameters):
     """Image to be built (`{"context": FOLDER, "dockerfile": NAME, "timeout_s": N}`) where none is named."""
     workspace_root: PurePosixPath | None = None
     """Absolute working directory of commands, made if missing; None is the image's own."""
-    env_variables: dict[str, str] = Field(default_factory=dict)
+    env_variables: Variables = Field(default_factory=dict)
     """Set for every command. No secrets."""
     user: str | None = None
     """User of commands that name none; None is the image's own."""
@@ -62,13 +65,13 @@ class DockerParameters(AdapterParameters):
     """Cores that a container may use at most; None is all."""
     memory: int | None = Field(default=None, gt=0)
     """MiB that a container may use at most, without swap; None is all."""
-    gpu: str | None = None
+    gpu: Gpu | None = None
     """Number of GPUs, or `all`."""
     platform: str | None = None
     """As in `linux/amd64`; None is the engine's own."""
     network: Network = Network.PUBLIC
     """`public`, or `none` for no network at all."""
-    timeout: float | None = Field(default=None, gt=0)
+    timeout: float | None = Field(default=None, gt=0, le=LONGEST_TIMEOUT_S)
     """Lifetime of a container in seconds, after which it ends by itself; None is what the task's budgets need."""
     pull_policy: PullPolicy = "missing"
     """`missing` pulls an image that is not there, `always` pulls each image once a run, `never` pulls none."""
@@ -78,18 +81,28 @@ class DockerParameters(AdapterParameters):
     """A docker context; None is DOCKER_CONTEXT or the current one."""
     remove_images: bool = Field(default=False, json_schema_extra={"identity": False})
     """Remove images that this run pulled when no sandbox uses them: the oldest but 8, and all at the end."""
-    pull_timeout_s: float = Field(default=1800, gt=0, json_schema_extra={"identity": False})
+    pull_timeout_s: float = Field(default=1800, gt=0, le=LONGEST_TIMEOUT_S, json_schema_extra={"identity": False})
     """Limit of one pull."""
-    start_timeout_s: float = Field(default=300, gt=0, json_schema_extra={"identity": False})
+    start_timeout_s: float = Field(default=300, gt=0, le=LONGEST_TIMEOUT_S, json_schema_extra={"identity": False})
     """Limit of creating and starting one container, without pulls and builds."""
     start_tries: int = Field(default=4, ge=1, json_schema_extra={"identity": False})
     """Tries of a pull, and of a start, that failed for a passing reason."""
-    call_timeout_s: float = Field(default=120, gt=0, json_schema_extra={"identity": False})
+    call_timeout_s: float = Field(default=120, gt=0, le=LONGEST_TIMEOUT_S, json_schema_extra={"identity": False})
     """How long the engine may take to answer one call. Commands, pulls and builds have limits of their own."""
+
+    @field_validator("gpu")
+    @classmethod
+    def _countable(cls, value: str | None) -> str | None:
+        if value is not None and not is_gpu_count(value):
+            raise ValueError(f"{value!r} is neither a count of GPUs nor `all`")
+        return value
 
 
 class DockerEnvironment:
-    """One container a sandbox. Its first process ends it at the end of its lifetime, whatever becomes of the runner."""
+    """Containers of a Docker engine, local or remote.
+
+    One container a sandbox. Its first process ends it at the end of its lifetime, whatever becomes of the runner.
+    """
 
     name: ClassVar[str] = "docker"
     capabilities: ClassVar[Capabilities] = Capabilities(
@@ -247,6 +260,7 @@ def _checks(endpoint: Endpoint) -> list[Check]:
             ok=not left,
             detail=f"{len(left)} containers left by dead runs",
             hint="agentcompass cleanup --env docker" if left else "",
+            is_advice=True,
         ),
     ]
 
@@ -260,4 +274,5 @@ def _disk(root: Path, *, local: bool) -> Check:
         return Check(name="disk", ok=True, detail=f"{root} cannot be seen from here")
     free = shutil.disk_usage(root).free
     hint = "" if free >= _LITTLE_DISK else "free some: `docker system df`, `docker image prune`; or set remove_images"
-    return Check(name="disk", ok=free >= _LITTLE_DISK, detail=f"{free / 1e9:.1f} GB free at {root}", hint=hint)
+    detail = f"{free / 1e9:.1f} GB free at {root}"
+    return Check(name="disk", ok=free >= _LITTLE_DISK, detail=detail, hint=hint, is_advice=True)

@@ -1,6 +1,7 @@
 """Docker's failures in the words of the domain: one table, one place."""
 
 import http.client
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -26,6 +27,7 @@ _Kind = Callable[..., AgentCompassError]
 @dataclass(frozen=True)
 class _Rule:
     phrases: tuple[str, ...]
+    """Regular expressions, any of which the engine's words match."""
     kind: _Kind
     hint: str = ""
 
@@ -35,7 +37,10 @@ _START_RULES = (
     _Rule(("toomanyrequests", "rate limit", "too many requests"), SandboxBusy, "log in, or use a mirror"),
     _Rule(("no matching manifest", "does not match the specified platform"), SandboxStartFailed, "check `platform`"),
     _Rule(
-        ("pull access denied", "access denied", "unauthorized", "no basic auth", "authentication required", "denied: "),
+        (
+            *("pull access denied", "access to the resource is denied", r"\bunauthorized\b", "no basic auth"),
+            *("authentication required", r"(^|registry: |daemon: |\": )denied\b"),
+        ),
         SandboxStartFailed,
         "check the image's name; for a private registry, `docker login` first",
     ),
@@ -78,7 +83,7 @@ def said_error(said: str, status: int | None, doing: str) -> AgentCompassError:
     """As `start_error`, from what the engine said."""
     lowered = said.lower()
     for rule in _START_RULES:
-        if any(phrase in lowered for phrase in rule.phrases):
+        if any(re.search(phrase, lowered) for phrase in rule.phrases):
             return rule.kind(f"{doing}: {said}", hint=rule.hint)
     refused = status is not None and 400 <= status < 500 and status not in _BUSY_STATUSES
     return SandboxStartFailed(f"{doing}: {said}") if refused else SandboxBusy(f"{doing}: {said}")

@@ -14,6 +14,7 @@ from docker.errors import ImageNotFound
 
 from ....domain.errors import AgentCompassError, SandboxBusy, SandboxStartFailed
 from ....domain.sandbox import ImageBuild, SandboxSpec
+from ...support.cleanup import exception_seen
 from ...support.retrying import retrying
 from .build import BuildContext, built_lines, read_context
 from .engine import CutableStream, DockerEngine, responses_to
@@ -118,7 +119,7 @@ class DockerImages:
         flight = self._flights.get(key)
         if flight is None or (flight.done() and (flight.cancelled() or flight.exception())):
             flight = self._flights[key] = asyncio.ensure_future(have)
-            flight.add_done_callback(_retrieved)
+            flight.add_done_callback(exception_seen)
         else:
             have.close()
         return await asyncio.shield(flight)
@@ -218,7 +219,7 @@ class DockerImages:
                 raise start_error(exc, doing) from exc
             finally:
                 following.stream.cut()
-                work.add_done_callback(_retrieved)
+                work.add_done_callback(exception_seen)
         if following.error:
             error = said_error(following.error, None, doing)
             raise type(error)(error.message + following.tail(), hint=error.hint)
@@ -301,8 +302,3 @@ def _refuse_other_platform(image: DockerImage, platform: str | None) -> DockerIm
         message = f"image {image.name!r} is for {image.platform}, not {platform}"
         raise SandboxStartFailed(message, hint="set pull_policy to missing, so that the right one is pulled")
     return image
-
-
-def _retrieved(work: "asyncio.Future[Any]") -> None:
-    if not work.cancelled():
-        work.exception()

@@ -1,11 +1,9 @@
 """A running container as a sandbox."""
 
 import asyncio
-import re
 import tarfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
@@ -15,15 +13,18 @@ from docker.errors import NotFound
 
 from ....domain.errors import AgentCompassError, SandboxFailed, SandboxLost, SandboxStartFailed
 from ....domain.sandbox import Command, ExecResult, SandboxSpec
-from ...support.cleanup import finished_despite_cancel
-from ...support.shell_supervision import (
-    Invocation,
-    Mark,
-    found_by_killer,
-    kill_all_argv,
-    killer_argv,
-    script_file,
-    supervised_argv,
+from ...support.cleanup import exception_seen, finished_despite_cancel
+from ...support.shell_supervision import Mark, kill_all_argv, supervised_argv
+from ...support.supervised_commands import (
+    AFTER_KILL_S,
+    KILL_LIMIT_S,
+    ROOT,
+    Company,
+    invocation_of,
+    kill_until_ended,
+    odd_variables,
+    quietly,
+    result_of,
 )
 from .container import DockerContainer
 from .engine import DockerEngine
@@ -36,12 +37,8 @@ T = TypeVar("T")
 
 _HELPER_LIMIT_S = 30
 _HELPER_OUTPUT_BYTES = 4096
-_AFTER_KILL_S = (1.0, 5.0)
-_KILL_LIMIT_S = 90
-_MOST_USERS = 8
 _ALIVE = 42
 _GONE = ("no such container", "is not running", "no such exec", "cannot exec", "container not running", "has stopped")
-_SHELL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class DockerSandbox:
@@ -54,10 +51,10 @@ class DockerSandbox:
         self._workspace = spec.workspace_root or PurePosixPath(image.working_dir)
         self._user = spec.user or image.user
         variables = dict(pair.split("=", 1) for pair in image.env if "=" in pair) | spec.env_variables
-        self._odd_variables = {name: value for name, value in variables.items() if not _SHELL_NAME.fullmatch(name)}
+        self._odd_variables = odd_variables(variables)
         self._settled = not (spec.directories or spec.workspace_root)
         self._gone: str | None = None
-        self._running: set[DockerExec] = set()
+        self._company = Company()
 
     @property
     def id(self) -> str:
@@ -77,7 +74,9 @@ class DockerSandbox:
     async def exec(self, command: Command) -> ExecResult:
         """Two calls to the engine: create and start; a third, before them, where there is stdin or a long script."""
         mark = Mark()
-        invocation, files = self._invocation(command, mark)
+        invocation, files = invocation_of(
+            command, mark, self._workspace, self._odd_variables, wait_for_start=not self._settled
+        )
         if files:
             await self._call(partial(put_files, container=self._id, files=files), "copying the command's input")
         run = DockerExec(
@@ -94,7 +93,7 @@ class DockerSandbox:
             self._settled = True
             if invocation.folder and (command.user or self._user) not in ("0", "root"):
                 await self._helper(["/bin/sh", "-c", 'rm -rf "$0"', invocation.folder])
-        return _result(run, timed_out)
+        return result_of(run, timed_out=timed_out)
 
     async def upload(self, source: Path, target: PurePosixPath) -> None:
         """One call to the engine; a second for an empty folder."""
@@ -127,84 +126,43 @@ class DockerSandbox:
         """Everything but the container's first process."""
         await self._helper(kill_all_argv())
 
-    def _invocation(self, command: Command, mark: Mark) -> tuple[Invocation, dict[PurePosixPath, tuple[bytes, int]]]:
-        folder = PurePosixPath(f"/tmp/.agentcompass-{mark.name}")
-        files: dict[PurePosixPath, tuple[bytes, int]] = {}
-        if command.stdin is not None:
-            files[folder / "stdin"] = command.stdin, 0o444
-        odd = self._odd_variables | {k: v for k, v in command.env.items() if not _SHELL_NAME.fullmatch(k)}
-        text = script_file(command.argv, command.script)
-        if text is not None:
-            files[folder / "script"] = text.encode("utf-8", "replace"), 0o444
-        invocation = Invocation(
-            argv=command.argv,
-            script=command.script,
-            cwd=str(self._workspace / command.cwd) if command.cwd else str(self._workspace),
-            stdin_path="/dev/null" if command.stdin is None else str(folder / "stdin"),
-            script_path="" if text is None else str(folder / "script"),
-            folder=str(folder) if files else "",
-            odd_variables=odd,
-            wait_for_start=not self._settled,
-        )
-        return invocation, files
-
     async def _run(self, run: DockerExec, limit_s: float, folder: str = "") -> bool:
         """Whether it had to be killed at its limit."""
-        with self._engine.watched(run.stream), self._counted(run):
+        with self._engine.watched(run.stream), self._company.joined_by(run):
             work = self._engine.long_call(run.run)
             try:
                 if not await _ended_within(work, run, limit_s):
                     await self._kill(run, work, folder)
                     return True
             except asyncio.CancelledError:
-                await finished_despite_cancel(self._kill_quietly(run, work, folder), _KILL_LIMIT_S)
+                await finished_despite_cancel(quietly(self._kill(run, work, folder)), KILL_LIMIT_S)
                 raise
             if (error := work.exception()) is not None:
                 if run.started_at is not None:
-                    await self._kill_quietly(run, work, folder)
+                    await quietly(self._kill(run, work, folder))
                 raise await self._error(error, "exec") from error
         return False
-
-    @contextmanager
-    def _counted(self, run: DockerExec) -> Iterator[None]:
-        for other in self._running:
-            other.alone = run.alone = False
-        self._running.add(run)
-        try:
-            yield
-        finally:
-            self._running.discard(run)
 
     async def _kill(self, run: DockerExec, work: "asyncio.Future[None]", folder: str) -> None:
         run.abandoned = True
         try:
-            for wait_s in _AFTER_KILL_S:
-                killer = await self._helper(killer_argv(run.mark, folder=folder, alone=run.alone))
-                born, users = found_by_killer(killer.stdout.text())
-                for user in users[:_MOST_USERS]:
-                    await self._helper(killer_argv(run.mark, alone=run.alone, born=born), user)
-                await asyncio.wait({work}, timeout=wait_s)
-                if work.done():
-                    break
+            await kill_until_ended(run, work, folder, self._printed_by)
         finally:
             run.stream.cut()
-            work.add_done_callback(_retrieved)
-        await asyncio.wait({work}, timeout=_AFTER_KILL_S[0])
+            work.add_done_callback(exception_seen)
+        await asyncio.wait({work}, timeout=AFTER_KILL_S[0])
 
-    async def _kill_quietly(self, run: DockerExec, work: "asyncio.Future[None]", folder: str) -> None:
-        try:
-            await self._kill(run, work, folder)
-        except AgentCompassError:
-            return  # the sandbox is gone, and the command with it: the cancellation is what the caller hears of
+    async def _printed_by(self, argv: Sequence[str], user: str) -> str:
+        return (await self._helper(argv, user)).stdout.text()
 
-    async def _helper(self, argv: Sequence[str], user: str = "0") -> DockerExec:
+    async def _helper(self, argv: Sequence[str], user: str = ROOT) -> DockerExec:
         run = DockerExec(self._id, argv, mark=Mark(), env={}, user=user, max_output_bytes=_HELPER_OUTPUT_BYTES)
         work = self._engine.long_call(run.run)
         with self._engine.watched(run.stream):
             ended = await _ended_within(work, run, _HELPER_LIMIT_S)
         if not ended:
             run.stream.cut()
-            work.add_done_callback(_retrieved)
+            work.add_done_callback(exception_seen)
             raise SandboxFailed(f"the engine did not run a helper within {_HELPER_LIMIT_S} s")
         if (error := work.exception()) is not None:
             raise await self._error(error, "exec") from error
@@ -288,21 +246,3 @@ async def _ended_within(work: "asyncio.Future[None]", run: DockerExec, limit_s: 
         await asyncio.wait({work}, timeout=left)
         left = limit_s - run.elapsed_s
     return work.done()
-
-
-def _result(run: DockerExec, timed_out: bool) -> ExecResult:
-    return ExecResult(
-        exit_code=None if timed_out else run.exit_code,
-        stdout=run.stdout.text(),
-        stderr=run.stderr.text(),
-        truncated=run.stdout.truncated or run.stderr.truncated,
-        stdout_bytes=run.stdout.total,
-        stderr_bytes=run.stderr.total,
-        timed_out=timed_out,
-        duration_s=run.elapsed_s,
-    )
-
-
-def _retrieved(work: "asyncio.Future[None]") -> None:
-    if not work.cancelled():
-        work.exception()

@@ -16,7 +16,16 @@ from pydantic import Field
 from ....domain.errors import SandboxFailed, SandboxStartFailed
 from ....domain.naming import sandbox_name
 from ....domain.resolving import refuse_unsupported
-from ....domain.sandbox import Capabilities, Check, SandboxOwner, SandboxSpec, SweepSelector, SweptSandbox
+from ....domain.sandbox import (
+    LONGEST_TIMEOUT_S,
+    Capabilities,
+    Check,
+    SandboxOwner,
+    SandboxSpec,
+    SweepSelector,
+    SweptSandbox,
+    Variables,
+)
 from ....domain.value import Parameters as AdapterParameters
 from ...support.cleanup import finished_despite_cancel, stop_shielded
 from ...support.liveness import selects
@@ -38,17 +47,18 @@ class HostProcessParameters(AdapterParameters):
 
     workspace_root: PurePosixPath | None = None
     """Working directory of commands, below the sandbox's folder; None is `/app`."""
-    env_variables: dict[str, str] = Field(default_factory=dict)
-    """Set for every command."""
-    timeout: float | None = Field(default=None, gt=0)
+    env_variables: Variables = Field(default_factory=dict)
+    """Set for every command. No secrets."""
+    timeout: float | None = Field(default=None, gt=0, le=LONGEST_TIMEOUT_S)
     """Lifetime of a sandbox in seconds; None is what the task's budgets need."""
     root_folder: Path | None = Field(default=None, json_schema_extra={"identity": False})
     """Where sandboxes' folders are made; None is a private folder in the system's temporary one."""
 
 
 class HostProcessEnvironment:
-    """Each sandbox is a private folder; its absolute paths begin at `$AGENTCOMPASS_ROOT`, which commands see.
+    """Folders and processes of this machine; nothing is isolated.
 
+    Each sandbox is a private folder; its absolute paths begin at `$AGENTCOMPASS_ROOT`, which commands see.
     In containers that variable is unset, so a script that has to work in both writes
     `"${AGENTCOMPASS_ROOT:-}/logs/verifier/reward.txt"`. HOME and TMPDIR lie in the folder, as `/home` and `/tmp`.
     Of the runner's variables commands see `host.sandbox.PASSED_ON` and `LC_*`, nothing else.
@@ -77,7 +87,7 @@ class HostProcessEnvironment:
 
     def _check(self) -> list[Check]:
         found = shell(os.environ)
-        reach = "every process, by its environment" if can_see_processes() else "process groups only (no /proc)"
+        reach = "by session, descent, mark and folder" if can_see_processes() else "process groups only (no /proc)"
         return [
             _folder_check(self._base()),
             Check(name="shell", ok=found is not None, detail=found or "no bash, no sh", hint="put a shell into PATH"),

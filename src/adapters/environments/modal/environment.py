@@ -25,7 +25,10 @@ _PLATFORM = "linux/amd64"
 
 
 class ModalEnvironment:
-    """Each sandbox is one of Modal's, in the App `app_name`. It ends by itself at the end of its lifetime."""
+    """Sandboxes in Modal's cloud.
+
+    Each is one of the App `app_name`, and ends by itself at the end of its lifetime.
+    """
 
     name: ClassVar[str] = "modal"
     capabilities: ClassVar[Capabilities] = Capabilities(

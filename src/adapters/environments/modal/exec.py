@@ -117,6 +117,11 @@ class SupervisedExec:
         self.process = ModalProcess(argv, {**env, MARK_VARIABLE: mark.name}, limit_s, self._ends)
 
     @property
+    def elapsed_s(self) -> float:
+        """Seconds from its start to its end, or until now."""
+        return self.process.elapsed_s
+
+    @property
     def exit_code(self) -> int | None:
         """As the end line told, or Modal; None where neither did."""
         return self.process.code if self._ends[0].status is None else self._ends[0].status

@@ -11,6 +11,7 @@ from modal import _environments
 
 from ....domain.errors import AgentCompassError, ConfigError, SandboxBusy, SandboxStartFailed
 from ....domain.sandbox import ImageBuild, SandboxSpec
+from ...support.cleanup import exception_seen
 from ...support.retrying import retrying
 from .connection import ModalConnection
 from .errors import FAILURES, start_error
@@ -43,7 +44,7 @@ class ModalImages:
         flight = self._flights.get(image_name(spec))
         if flight is None or (flight.done() and _worth_another_try(flight)):
             flight = self._flights[image_name(spec)] = asyncio.ensure_future(self._build(spec))
-            flight.add_done_callback(_retrieved)
+            flight.add_done_callback(exception_seen)
         return await asyncio.shield(flight)
 
     async def close(self) -> None:
@@ -146,8 +147,3 @@ async def _log_tail(image: modal.Image) -> str:
 
 def _worth_another_try(flight: "asyncio.Future[modal.Image]") -> bool:
     return flight.cancelled() or isinstance(flight.exception(), SandboxBusy)
-
-
-def _retrieved(flight: "asyncio.Future[modal.Image]") -> None:
-    if not flight.cancelled():
-        flight.exception()

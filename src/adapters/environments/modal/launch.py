@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-import re
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -15,8 +14,10 @@ import structlog
 from ....domain.errors import AgentCompassError, SandboxBusy, SandboxStartFailed
 from ....domain.naming import sandbox_name
 from ....domain.sandbox import Network, SandboxOwner, SandboxSpec
+from ...support.cleanup import exception_seen
 from ...support.retrying import retrying
 from ...support.shell_supervision import keep_alive_argv
+from ...support.supervised_commands import SHELL_NAME
 from .connection import ModalConnection, called
 from .errors import FAILURES, explanation, start_error
 from .exec import HELPER, Kept, ModalProcess
@@ -27,7 +28,6 @@ from .tags import owner_tags
 
 log = structlog.get_logger()
 
-SHELL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 STOP_LIMIT_S = 120.0
 _START_SLACK_S = 1800
 _TERMINATE_TRIES, _TERMINATE_TOTAL_S, _TERMINATE_CALL_S = 5, 60.0, 20.0
@@ -85,7 +85,7 @@ class ModalLaunch:
         doing = f"creation of sandbox {self.name!r}"
         self._may_exist = True
         self._creating = asyncio.ensure_future(self._created(app, image))
-        self._creating.add_done_callback(_retrieved)
+        self._creating.add_done_callback(exception_seen)
         try:
             self.sandbox = await asyncio.shield(self._creating)
         except modal.exception.AlreadyExistsError as exc:
@@ -245,8 +245,3 @@ async def _detach(sandbox: modal.Sandbox) -> None:
             await sandbox.detach.aio()  # type: ignore[no-untyped-call]  # the SDK's stubs leave it out
     except (*FAILURES, AgentCompassError) as exc:
         log.info("sandbox.not_detached", sandbox=sandbox.object_id, error=explanation(exc))
-
-
-def _retrieved(creating: "asyncio.Future[modal.Sandbox]") -> None:
-    if not creating.cancelled():
-        creating.exception()

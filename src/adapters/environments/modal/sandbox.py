@@ -1,11 +1,9 @@
 """A running Modal sandbox as a sandbox."""
 
 import asyncio
-import re
 import tarfile
 import time
-from collections.abc import Awaitable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
@@ -13,19 +11,23 @@ import modal
 
 from ....domain.errors import AgentCompassError, SandboxFailed, SandboxLost
 from ....domain.sandbox import Command, ExecResult, SandboxSpec
-from ...support.cleanup import finished_despite_cancel
-from ...support.shell_supervision import (
-    Invocation,
-    Mark,
-    found_by_killer,
-    killer_argv,
-    script_file,
-    supervised_argv,
+from ...support.cleanup import exception_seen, finished_despite_cancel
+from ...support.shell_supervision import Mark, supervised_argv
+from ...support.supervised_commands import (
+    AFTER_KILL_S,
+    KILL_LIMIT_S,
+    ROOT,
+    SHELL_NAME,
+    Company,
+    invocation_of,
+    kill_until_ended,
+    odd_variables,
+    quietly,
+    result_of,
 )
 from .errors import FAILURES, explanation, use_error
 from .exec import HELPER, NO_EXIT_CODE, Kept, ModalProcess, SupervisedExec
 from .files import ModalFiles
-from .launch import SHELL_NAME
 from .scripts import FirstAnswer, as_user_prefix, kill_all_argv
 
 T = TypeVar("T")
@@ -35,15 +37,11 @@ LONGEST_ARGUMENTS = 45_000
 _HELPER_LIMIT_S = 30.0
 _HELPER_BYTES = 4096
 _START_LIMIT_S = 330.0
-_AFTER_KILL_S = (1.0, 5.0)
-_KILL_LIMIT_S = 90.0
 _POLL_LIMIT_S = 20.0
-_MOST_USERS = 8
 _EARLY_S = 0.5
 _KILLED_CODES = (NO_EXIT_CODE, 137)
 _LIFETIME_CODE, _TERMINATED_CODE = 124, 137
-_ROOT = ("0", "root")
-_UID_AND_GID = re.compile(r"\d+:\d+")
+_NAMES_OF_ROOT = (ROOT, "root")
 
 
 class ModalSandbox:
@@ -55,11 +53,9 @@ class ModalSandbox:
         self._sandbox, self._answer, self._spec = sandbox, answer, spec
         self._image, self._created_at = image, created_at
         self._workspace = spec.workspace_root or answer.working_dir
-        self._running: set[SupervisedExec] = set()
+        self._company = Company()
         self._files = ModalFiles(sandbox, has_tar=answer.has_tar)
-        self._odd_variables = {
-            name: value for name, value in spec.env_variables.items() if not SHELL_NAME.fullmatch(name)
-        }
+        self._odd_variables = odd_variables(spec.env_variables)
 
     @property
     def id(self) -> str:
@@ -79,7 +75,14 @@ class ModalSandbox:
     async def exec(self, command: Command) -> ExecResult:
         """Three calls to Modal (start and two streams); a file more where there is stdin or a long script."""
         mark = Mark()
-        invocation, files = self._invocation(command, mark)
+        invocation, files = invocation_of(
+            command,
+            mark,
+            self._workspace,
+            self._odd_variables,
+            longest_arguments=LONGEST_ARGUMENTS,
+            prefix=self._user_prefix(command),
+        )
         if files:
             await self._called(self._files.put_files(files), "copying the command's input")
         env = {name: value for name, value in command.env.items() if SHELL_NAME.fullmatch(name)}
@@ -88,7 +91,7 @@ class ModalSandbox:
         timed_out = await self._run(run, command.timeout_s, invocation.folder)
         if not timed_out:
             await self._explain_missing_end(run)
-        return _result(run, timed_out)
+        return result_of(run, timed_out=timed_out)
 
     async def upload(self, source: Path, target: PurePosixPath) -> None:
         """One command in the sandbox where it has tar."""
@@ -114,30 +117,9 @@ class ModalSandbox:
         """Everything that was not there before the first command."""
         await self._helper(kill_all_argv(self._answer.first_processes))
 
-    def _invocation(self, command: Command, mark: Mark) -> tuple[Invocation, dict[PurePosixPath, tuple[bytes, int]]]:
-        folder = PurePosixPath(f"/tmp/.agentcompass-{mark.name}")  # a new name each time
-        files: dict[PurePosixPath, tuple[bytes, int]] = {}
-        if command.stdin is not None:
-            files[folder / "stdin"] = command.stdin, 0o444
-        text = script_file(command.argv, command.script, LONGEST_ARGUMENTS)
-        if text is not None:
-            files[folder / "script"] = text.encode("utf-8", "replace"), 0o444
-        own_odd = {name: value for name, value in command.env.items() if not SHELL_NAME.fullmatch(name)}
-        invocation = Invocation(
-            argv=command.argv,
-            script=command.script,
-            cwd=str(self._workspace / command.cwd) if command.cwd else str(self._workspace),
-            stdin_path="/dev/null" if command.stdin is None else str(folder / "stdin"),
-            script_path="" if text is None else str(folder / "script"),
-            folder=str(folder) if files else "",
-            odd_variables=self._odd_variables | own_odd,
-            prefix=self._user_prefix(command),
-        )
-        return invocation, files
-
     def _user_prefix(self, command: Command) -> tuple[str, ...]:
         user = command.user or self._spec.user
-        if user is None or (user in _ROOT and self._answer.is_root):
+        if user is None or (user in _NAMES_OF_ROOT and self._answer.is_root):
             return ()
         if not self._answer.is_root:
             raise SandboxFailed(f"a command cannot run as user {user!r}: the image's own user is not root")
@@ -145,14 +127,14 @@ class ModalSandbox:
 
     async def _run(self, run: SupervisedExec, limit_s: float, folder: str) -> bool:
         """Whether it had to be killed at its limit."""
-        with self._counted(run):
+        with self._company.joined_by(run):
             work = asyncio.ensure_future(run.process.run(self._sandbox))
             try:
                 if not await _ended_within(work, run.process, limit_s):
                     await self._kill(run, work, folder)
                     return True
             except asyncio.CancelledError:
-                await finished_despite_cancel(self._kill_quietly(run, work, folder), _KILL_LIMIT_S)
+                await finished_despite_cancel(quietly(self._kill(run, work, folder)), KILL_LIMIT_S)
                 raise
             if (error := work.exception()) is not None:
                 raise await self._error(error, "exec") from error
@@ -160,16 +142,6 @@ class ModalSandbox:
                 await self._kill(run, work, folder)
                 return True
         return False
-
-    @contextmanager
-    def _counted(self, run: SupervisedExec) -> Iterator[None]:
-        for other in self._running:
-            other.alone = run.alone = False
-        self._running.add(run)
-        try:
-            yield
-        finally:
-            self._running.discard(run)
 
     @staticmethod
     def _killed_by_modal(run: SupervisedExec, limit_s: float) -> bool:
@@ -179,30 +151,18 @@ class ModalSandbox:
 
     async def _kill(self, run: SupervisedExec, work: "asyncio.Future[None]", folder: str) -> None:
         try:
-            for wait_s in _AFTER_KILL_S:
-                born, users = found_by_killer(await self._helper(killer_argv(run.mark, folder, alone=run.alone)))
-                for user in filter(_UID_AND_GID.fullmatch, users[:_MOST_USERS]):
-                    killer = killer_argv(run.mark, alone=run.alone, born=born)
-                    await self._helper([*as_user_prefix(user), *killer])
-                await asyncio.wait({work}, timeout=wait_s)
-                if work.done():
-                    break
+            await kill_until_ended(run, work, folder, self._helper)
         finally:
             work.cancel()
-            work.add_done_callback(_retrieved)
-            await asyncio.wait({work}, timeout=_AFTER_KILL_S[0])
+            work.add_done_callback(exception_seen)
+            await asyncio.wait({work}, timeout=AFTER_KILL_S[0])
 
-    async def _kill_quietly(self, run: SupervisedExec, work: "asyncio.Future[None]", folder: str) -> None:
-        try:
-            await self._kill(run, work, folder)
-        except AgentCompassError:
-            return  # the sandbox is gone, and the command with it: the cancellation is what the caller hears of
-
-    async def _helper(self, argv: Sequence[str]) -> str:
+    async def _helper(self, argv: Sequence[str], user: str = ROOT) -> str:
         printed, errors = Kept(_HELPER_BYTES), Kept(_HELPER_BYTES)
-        process = ModalProcess(argv, HELPER, _HELPER_LIMIT_S, (printed, errors))
+        prefix = () if user == ROOT else as_user_prefix(user)
+        process = ModalProcess([*prefix, *argv], HELPER, _HELPER_LIMIT_S, (printed, errors))
         try:
-            async with asyncio.timeout(_HELPER_LIMIT_S + _AFTER_KILL_S[0]):
+            async with asyncio.timeout(_HELPER_LIMIT_S + AFTER_KILL_S[0]):
                 await process.run(self._sandbox)
         except FAILURES as exc:
             raise await self._error(exc, "killing processes") from exc
@@ -267,21 +227,3 @@ async def _ended_within(work: "asyncio.Future[None]", process: ModalProcess, lim
             break
         await asyncio.wait({work}, timeout=left if process.started_at else min(left, limit_s))
     return work.done()
-
-
-def _result(run: SupervisedExec, timed_out: bool) -> ExecResult:
-    return ExecResult(
-        exit_code=None if timed_out else run.exit_code,
-        stdout=run.stdout.text(),
-        stderr=run.stderr.text(),
-        truncated=run.stdout.truncated or run.stderr.truncated,
-        stdout_bytes=run.stdout.total,
-        stderr_bytes=run.stderr.total,
-        timed_out=timed_out,
-        duration_s=run.process.elapsed_s,
-    )
-
-
-def _retrieved(work: "asyncio.Future[None]") -> None:
-    if not work.cancelled():
-        work.exception()

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from ....domain.errors import ConfigError
 from ....domain.model import Price
 from ....domain.value import Parameters
-from .package import package_folder
+from .package import checked_regex, checked_template, package_folder
 
 DEFAULT_CONFIG = "mini"
 TEXT_TWIN = {"mini": "mini_textbased", "swebench": "swebench_backticks"}
@@ -53,6 +53,16 @@ class MiniSweAgentParameters(Parameters):
     """What runs a command, which becomes its last argument; None is bash."""
     max_output_bytes: int = Field(default=256 * 1024, gt=0)
     """Kept of each command's output; the templates show the model less."""
+
+    @field_validator(*_TEMPLATES)
+    @classmethod
+    def _template(cls, value: str | None) -> str | None:
+        return value if value is None else checked_template(value)
+
+    @field_validator("action_regex")
+    @classmethod
+    def _regex(cls, value: str | None) -> str | None:
+        return value if value is None else checked_regex(value)
 
 
 @dataclass(frozen=True)
@@ -110,6 +120,7 @@ def resolve_settings(parameters: MiniSweAgentParameters, wanted: str | None) -> 
     for key in _TEMPLATES[:2]:
         if not isinstance(agent.get(key), str):
             raise ConfigError(f"mini-swe-agent config {name!r} has no agent.{key}", hint=f"set {key}")
+    _refuse_broken(agent | model, name)
     agent.pop("output_path", None)
     observation = str(model.get("observation_template", _OBSERVATION))
     texts = (agent["system_template"], agent["instance_template"], observation)
@@ -129,6 +140,14 @@ def resolve_settings(parameters: MiniSweAgentParameters, wanted: str | None) -> 
         needs_uname=any(map(_names_machine, texts)),
         explicit_cost_limit=parameters.cost_limit,
     )
+
+
+def _refuse_broken(texts: Mapping[str, Any], name: str) -> None:
+    for key, check in {**dict.fromkeys(_TEMPLATES, checked_template), "action_regex": checked_regex}.items():
+        try:
+            check(str(texts.get(key, "")))
+        except ValueError as exc:
+            raise ConfigError(f"mini-swe-agent config {name!r}: {key}: {exc}") from exc
 
 
 def _in_mode(name: str, mode: str | None) -> str:

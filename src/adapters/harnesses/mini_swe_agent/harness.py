@@ -28,7 +28,10 @@ FLUSH_LIMIT_S = 30.0
 
 
 class MiniSweAgentHarness:
-    """Prompts, limits and parsing are the package's; the shell is the task's sandbox, the model ours."""
+    """mini-swe-agent's own agent loop, in the task's sandbox, on your model.
+
+    Prompts, limits and parsing are the package's.
+    """
 
     Parameters: ClassVar[type[Parameters]] = MiniSweAgentParameters
     needs_sandbox: ClassVar[bool] = True
@@ -39,6 +42,10 @@ class MiniSweAgentHarness:
         self._parameters = parameters
         self._settings = cache(lambda wanted: resolve_settings(parameters, wanted))
         self._settings(None)
+
+    def exposes_model(self) -> bool:
+        """No: it asks the model port."""
+        return False
 
     async def run(
         self, task: PreparedTask, sandbox: Sandbox | None, model: Model | None, context: AttemptContext

@@ -4,6 +4,7 @@ import importlib
 import importlib.util
 import logging
 import os
+import re
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -46,6 +47,31 @@ def package_folder() -> Path:
     if spec is None or not spec.submodule_search_locations:
         raise ConfigError("harness mini_swe_agent needs the package mini-swe-agent, which is not installed", hint=HINT)
     return Path(spec.submodule_search_locations[0])
+
+
+def checked_template(source: str) -> str:
+    """`source`, where it is a template; without the package there is nothing to tell by.
+
+    Raises:
+        ValueError: its syntax is wrong.
+    """
+    if importlib.util.find_spec("jinja2") is None:
+        return source
+    jinja2 = importlib.import_module("jinja2")
+    try:
+        jinja2.Environment().parse(source)
+    except jinja2.TemplateSyntaxError as exc:
+        raise ValueError(f"no template: line {exc.lineno}: {exc.message}") from exc
+    return source
+
+
+def checked_regex(pattern: str) -> str:
+    """`pattern`, where it is a regular expression; else ValueError."""
+    try:
+        re.compile(pattern)
+    except re.error as exc:
+        raise ValueError(f"{pattern!r} is no regular expression: {exc}") from exc
+    return pattern
 
 
 def load_package() -> Package:

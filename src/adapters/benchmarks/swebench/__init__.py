@@ -1,0 +1,1 @@
+"""SWE-bench and the data sets of its format, graded by upstream's own code."""

@@ -1,0 +1,138 @@
+"""What containers share in running commands under `shell_supervision`: input, company, kill, result."""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import PurePosixPath
+from typing import Protocol, TypeAlias
+
+from ...domain.errors import AgentCompassError
+from ...domain.sandbox import Command, ExecResult
+from .shell_supervision import LONGEST_ARGUMENTS, Invocation, Mark, found_by_killer, killer_argv, script_file
+from .streams import HeadAndTail
+
+AFTER_KILL_S = (1.0, 5.0)
+"""How long a killed command's streams may take to end, after the first killer and after the second."""
+KILL_LIMIT_S = 90.0
+ROOT = "0"
+SHELL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+"""A variable's name that every shell passes on."""
+_MOST_USERS = 8
+_UID_AND_GID = re.compile(r"\d+:\d+")
+
+Files: TypeAlias = dict[PurePosixPath, tuple[bytes, int]]
+"""Absolute path -> (content, mode)."""
+
+
+class SupervisedRun(Protocol):
+    """A command that was started with `supervised_argv`."""
+
+    mark: Mark
+    alone: bool
+    """Whether no other command ran in the sandbox at any time since this one began."""
+    stdout: HeadAndTail
+    stderr: HeadAndTail
+
+    @property
+    def exit_code(self) -> int | None:
+        """None where nobody knows."""
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds from its start to its end, or until now."""
+
+
+def odd_variables(variables: Mapping[str, str]) -> dict[str, str]:
+    """Those that a shell does not pass on, because of their names."""
+    return {name: value for name, value in variables.items() if not SHELL_NAME.fullmatch(name)}
+
+
+def invocation_of(
+    command: Command,
+    mark: Mark,
+    workspace: PurePosixPath,
+    odd_of_sandbox: Mapping[str, str],
+    *,
+    longest_arguments: int = LONGEST_ARGUMENTS,
+    prefix: tuple[str, ...] = (),
+    wait_for_start: bool = False,
+) -> tuple[Invocation, Files]:
+    """`command` as the supervising shell runs it, and the files that must be in the sandbox before: stdin, a script."""
+    folder = PurePosixPath(f"/tmp/.agentcompass-{mark.name}")
+    files: Files = {}
+    if command.stdin is not None:
+        files[folder / "stdin"] = command.stdin, 0o444
+    text = script_file(command.argv, command.script, longest_arguments)
+    if text is not None:
+        files[folder / "script"] = text.encode("utf-8", "replace"), 0o444
+    invocation = Invocation(
+        argv=command.argv,
+        script=command.script,
+        cwd=str(workspace / command.cwd) if command.cwd else str(workspace),
+        stdin_path="/dev/null" if command.stdin is None else str(folder / "stdin"),
+        script_path="" if text is None else str(folder / "script"),
+        folder=str(folder) if files else "",
+        odd_variables={**odd_of_sandbox, **odd_variables(command.env)},
+        prefix=prefix,
+        wait_for_start=wait_for_start,
+    )
+    return invocation, files
+
+
+class Company:
+    """The commands that run in one sandbox; of each is known whether it was alone all the time."""
+
+    def __init__(self) -> None:
+        self._running: set[SupervisedRun] = set()
+
+    @contextmanager
+    def joined_by(self, run: SupervisedRun) -> Iterator[None]:
+        """In the block, `run` is one of them."""
+        for other in self._running:
+            other.alone = run.alone = False
+        self._running.add(run)
+        try:
+            yield
+        finally:
+            self._running.discard(run)
+
+
+async def kill_until_ended(
+    run: SupervisedRun,
+    work: "asyncio.Future[None]",
+    folder: str,
+    printed_by: Callable[[list[str], str], Awaitable[str]],
+) -> None:
+    """Kill every process of `run` and remove `folder`; a second time where `work`, its streams' reader, goes on.
+
+    `printed_by(argv, user)` runs a command of ours in the sandbox as ROOT or as `UID:GID`.
+    """
+    for wait_s in AFTER_KILL_S:
+        printed = await printed_by(killer_argv(run.mark, folder, alone=run.alone), ROOT)
+        born, users = found_by_killer(printed)
+        for user in filter(_UID_AND_GID.fullmatch, users[:_MOST_USERS]):
+            await printed_by(killer_argv(run.mark, alone=run.alone, born=born), user)
+        await asyncio.wait({work}, timeout=wait_s)
+        if work.done():
+            return
+
+
+async def quietly(kill: Awaitable[None]) -> None:
+    """Await it. Where the sandbox is gone the command is, too, and what brought the kill about is what is told."""
+    with suppress(AgentCompassError):
+        await kill
+
+
+def result_of(run: SupervisedRun, *, timed_out: bool) -> ExecResult:
+    """What came of it."""
+    return ExecResult(
+        exit_code=None if timed_out else run.exit_code,
+        stdout=run.stdout.text(),
+        stderr=run.stderr.text(),
+        truncated=run.stdout.truncated or run.stderr.truncated,
+        stdout_bytes=run.stdout.total,
+        stderr_bytes=run.stderr.total,
+        timed_out=timed_out,
+        duration_s=run.elapsed_s,
+    )
