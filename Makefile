@@ -31,7 +31,7 @@ clean:  ## remove what these targets made (results/ stays)
 	rm -rf $(VENV) build dist *.egg-info .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 
 $(VENV)/.ready: pyproject.toml setup.py .ci/make_venv
-	bash .ci/make_venv $(VENV) '.[all]'
+	bash .ci/make_venv $(VENV) '.[mini-swe-agent]'
 	touch $@
 
 $(VENV)/.ready-dev: pyproject.toml setup.py .ci/make_venv

@@ -7,6 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 import structlog
+from hypothesis import settings
+
+settings.register_profile("quick", max_examples=10)
 
 SETTINGS_OF_PROGRAMS = ("AGENTCOMPASS_", "MODAL_", "OPENAI_", "ANTHROPIC_", "MSWEA_")
 

@@ -289,6 +289,18 @@ async def test_the_create_call_says_everything(modal_server: ModalServer, debian
         assert said in call
 
 
+@pytest.mark.parametrize(("wanted", "used"), [("2024.10", "2024.10"), (None, "2025.06")])
+async def test_images_are_built_by_the_version_asked_for_else_by_the_workspace_s(
+    modal_server: ModalServer, debian_image: str, wanted: str | None, used: str
+) -> None:
+    parameters = ModalParameters(create_rate=50, image_builder_version=wanted)
+    modal = ModalEnvironment(parameters, modal_server.variables)
+    await opened(modal, SandboxSpec(image=debian_image))
+    await modal.close()
+
+    assert used in str(modal_server.calls("ImageGetOrCreate")[0]["request"])
+
+
 async def test_a_task_without_network_gets_none(
     modal: ModalEnvironment, spec: SandboxSpec, modal_server: ModalServer
 ) -> None:
