@@ -47,12 +47,13 @@ def run(
     flags = Flags(**{name: value for name, value in given.items() if name not in NO_FLAGS})
     used = Used(benchmark, harness, model, environment)
     settings = load_settings(used, config=config or [], flags=flags, environ=os.environ)
-    from ..dry_run import dry_run_text  # adapters come with these two, and `--help` needs none
-    from ..running import run_to_end
-
     if dry_run:
+        from ..dry_run import dry_run_text
+
         typer.echo(dry_run_text(settings))
         return
+    from ..running import run_to_end  # every adapter's port comes with it, and `--help` needs none
+
     report, exit_code = run_to_end(settings)
     typer.echo(report)
     raise typer.Exit(exit_code)
