@@ -3,7 +3,12 @@
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
-from agentcompass.adapters.benchmarks.swebench.repository import RepositoryState, collect_patch, prepare_repository
+from agentcompass.adapters.benchmarks.swebench.repository import (
+    Collected,
+    RepositoryState,
+    collect_patch,
+    prepare_repository,
+)
 from agentcompass.adapters.benchmarks.swebench.rows import Row
 from agentcompass.domain.ports import Sandbox
 from agentcompass.domain.sandbox import Command
@@ -308,7 +313,12 @@ async def found(sandbox: Sandbox) -> set[str]:
     return set((await run(sandbox, SEARCH.replace("WORDS", "|".join(FUTURE_WORDS)))).split())
 
 
-async def worked(sandbox: Sandbox, state: RepositoryState, script: str) -> bytes:
+async def handed_in(sandbox: Sandbox, state: RepositoryState, script: str) -> Collected:
     """The agent runs a script in /testbed, and what it did is collected."""
     await run(sandbox, AS_AGENT + script)
     return await collect_patch(sandbox, state)
+
+
+async def worked(sandbox: Sandbox, state: RepositoryState, script: str) -> bytes:
+    """The patch of what the agent did by a script."""
+    return (await handed_in(sandbox, state, script)).patch

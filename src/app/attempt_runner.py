@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from structlog.contextvars import bound_contextvars
 
 from ..adapters.support.cleanup import finished_despite_cancel
-from ..domain.attempt import AttemptKey, AttemptRecord, EarlierTry
+from ..domain.attempt import AttemptKey, AttemptRecord, EarlierTry, Status
 from ..domain.events import AttemptRetried
-from ..domain.task import Task
-from .attempt_try import AttemptPorts, AttemptTry
+from ..domain.task import GradingMode, Task
+from .attempt_try import MAX_RETRY_WAIT_S, AttemptPorts, AttemptTry
 
 SAVE_LIMIT_S = 60.0
-MAX_RETRY_WAIT_S = 60.0
 
 
 class AttemptRunner:
@@ -32,9 +31,9 @@ class AttemptRunner:
                 current = AttemptTry(self._ports, task, key, number)
                 try:
                     record = await current.run()
-                    if record.failure is None or not record.failure.transient or number > self._ports.max_retries:
+                    if number > self._ports.max_retries or not self._may_try_again(record):
                         break
-                    tries += as_tries(record)
+                    tries += [*record.tries, *as_tries(record)]
                     self._ports.emit(AttemptRetried(key=key, try_number=number, error=record.error))
                     await self._ports.sleep(min(2.0**number, MAX_RETRY_WAIT_S))
                 except asyncio.CancelledError:
@@ -42,8 +41,15 @@ class AttemptRunner:
                     raise
             await self._finish(task, key, record, tries)
 
+    def _may_try_again(self, record: AttemptRecord) -> bool:
+        """Not where a submission is kept that is graded apart: that has been tried again already, without the agent."""
+        graded_apart = self._ports.benchmark.grading is not GradingMode.SAME
+        if record.failure is None or (record.status is Status.EVAL_ERROR and graded_apart):
+            return False
+        return record.failure.transient
+
     async def _finish(self, task: Task, key: AttemptKey, record: AttemptRecord, tries: list[EarlierTry]) -> None:
-        stored = self._ports.finish(task, key, record.model_copy(update={"tries": tuple(tries)}))
+        stored = self._ports.finish(task, key, record.model_copy(update={"tries": (*tries, *record.tries)}))
         await finished_despite_cancel(stored, SAVE_LIMIT_S)
 
 

@@ -13,6 +13,7 @@ from ..domain.attempt import (
     AttemptContext,
     AttemptKey,
     AttemptRecord,
+    EarlierTry,
     ExitReason,
     Failure,
     HarnessResult,
@@ -29,7 +30,7 @@ from ..domain.errors import (
     SandboxLost,
     StageTimeout,
 )
-from ..domain.events import Event, StageEntered
+from ..domain.events import AttemptRetried, Event, StageEntered
 from ..domain.model import NO_USAGE, ModelEndpoint, Usage
 from ..domain.ports import Benchmark, Environment, Harness, Model, ResultStore, Sandbox
 from ..domain.sandbox import SandboxOwner, SandboxSpec
@@ -38,6 +39,7 @@ from .clock import now_iso
 from .metering import MeteredModel
 
 log = structlog.get_logger()
+MAX_RETRY_WAIT_S = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +86,7 @@ class AttemptTry:
         self._submission: Submission | None = None
         self._grade: Grade | None = None
         self._failure: Failure | None = None
+        self._gradings: list[EarlierTry] = []
         self._steps = 0
         log_dir = ports.store.begin_attempt(key)
         self._context = AttemptContext(
@@ -126,6 +129,7 @@ class AttemptTry:
             started_at=self._started_at,
             ended_at=now_iso(),
             sandboxes=tuple(self._sandboxes),
+            tries=tuple(self._gradings),
             extra=self._extra(),
         )
 
@@ -145,8 +149,7 @@ class AttemptTry:
         return extra | (self._grade.extra if self._grade else {})
 
     def _failed(self, error: AgentCompassError) -> AttemptRecord:
-        limit = error.limit if isinstance(error, StageTimeout) else None
-        self._failure = self._failure_now(type(error).__name__, limit, transient=error.transient)
+        self._failure = self._failure_now(type(error).__name__, _limit_of(error), transient=error.transient)
         log.warning("attempt.failed", stage=self._stage.value, error=str(error), exc_info=error)
         status = Status.EVAL_ERROR if self._grading else Status.RUN_ERROR
         return self._record(status, f"{self._stage}: {error}")
@@ -166,7 +169,24 @@ class AttemptTry:
             if same:
                 await self._do_grade(prepared, sandbox)
         if not same:
-            await self._grade_apart(prepared)
+            await self._grade_apart_at_last(prepared)
+
+    async def _grade_apart_at_last(self, prepared: PreparedTask) -> None:
+        """After a transient error the same submission is graded again: the agent gets no other chance by it."""
+        for number in range(1, self._ports.max_retries + 2):
+            started_at = now_iso()
+            try:
+                await self._grade_apart(prepared)
+                return
+            except AgentCompassError as exc:
+                if not exc.transient or number > self._ports.max_retries:
+                    raise
+                failure = self._failure_now(type(exc).__name__, _limit_of(exc), transient=True)
+                error = f"{self._stage}: {exc}"
+                again = EarlierTry(error=error, failure=failure, started_at=started_at, ended_at=now_iso())
+                self._gradings.append(again)
+                self._ports.emit(AttemptRetried(key=self._key, try_number=number, error=error))
+            await self._ports.sleep(min(2.0**number, MAX_RETRY_WAIT_S))
 
     async def _grade_apart(self, prepared: PreparedTask) -> None:
         async with self._stopping() as stack:
@@ -289,6 +309,10 @@ class AttemptTry:
     async def _record_step(self, step: Step) -> None:
         self._steps += 1
         await self._ports.store.append_step(self._key, step)
+
+
+def _limit_of(error: AgentCompassError) -> str | None:
+    return error.limit if isinstance(error, StageTimeout) else None
 
 
 @contextmanager

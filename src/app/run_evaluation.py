@@ -222,6 +222,7 @@ class RunEvaluation:
             request=request.model_dump(mode="json"),
             versions=versions(),
             dataset=dict(ports.benchmark.dataset()),
+            tasks=len(tasks),
             host=this_host(),
             started_at=self._started_at,
         )

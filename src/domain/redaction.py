@@ -20,19 +20,26 @@ _USERINFO = re.compile(r"(?<=://)[^\s/?#\"'<>\\]+@")
 _USERINFO_BYTES = re.compile(rb"(?<=://)[^\s/?#\"'<>\\]+@")
 _SECRET_PARAMETER = re.compile(r"key|token|secret|passw|auth|signature|^sig$|^code$", re.IGNORECASE)
 _SECRET_VARIABLE = re.compile(r"SECRET|PASSWORD|PASSWD|CREDENTIAL|(KEY|TOKEN)(_?\d+)?$")
+_SECRET_NAMES = frozenset(
+    {"token", "access_token", "auth_token", "api_key", "apikey", "secret", "password", "authorization"}
+)
+"""Names that are secret wherever they stand, as in the body that a user adds to every request."""
 _SWITCHES = frozenset({"true", "false", "True", "False"})
 
 
 def variable_secrets(variables: Mapping[Any, object]) -> Iterator[str]:
     """The values of environment variables whose names tell that they are secret, as `OPENAI_API_KEY` or `DB_PASSWORD`.
 
-    Names that are not all capitals are no environment variables but settings, which say by their type what is secret.
-    A switch (`USE_API_KEY=true`) is none.
+    Names that are not all capitals are no environment variables but settings, which say by their type what is secret;
+    but a plain `token` or `api_key` is one everywhere. A switch (`USE_API_KEY=true`) is none.
     """
     for name, value in variables.items():
-        is_secret = isinstance(name, str) and name.isupper() and _SECRET_VARIABLE.search(name)
-        if is_secret and isinstance(value, str) and value not in _SWITCHES:
+        if isinstance(name, str) and isinstance(value, str) and value not in _SWITCHES and _tells_a_secret(name):
             yield value
+
+
+def _tells_a_secret(name: str) -> bool:
+    return name.lower() in _SECRET_NAMES or (name.isupper() and _SECRET_VARIABLE.search(name) is not None)
 
 
 def url_secrets(url: str) -> Iterator[str]:

@@ -68,6 +68,8 @@ class RunInfo(Value):
     versions: dict[str, str] = Field(default_factory=dict)
     dataset: dict[str, JsonValue] = Field(default_factory=dict)
     """What the benchmark says of its data (revision, path)."""
+    tasks: int | None = None
+    """How many are selected."""
     host: str
     started_at: str
     ended_at: str | None = None

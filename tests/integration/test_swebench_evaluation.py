@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path, PurePosixPath
 
 import pytest
+from agentcompass.adapters.benchmarks.swebench import evaluation_scripts
 from agentcompass.adapters.benchmarks.swebench.evaluation import Evaluation, evaluate
 from agentcompass.adapters.benchmarks.swebench.rows import Row
 from agentcompass.adapters.environments.host_process.environment import HostProcessEnvironment, HostProcessParameters
@@ -155,11 +156,38 @@ async def test_a_log_of_invalid_bytes_is_read_and_kept_as_text(row: Row, sandbox
     (tmp_path / "logs" / "test_output.txt").read_text("utf-8")
 
 
-async def test_a_shell_that_is_killed_gives_no_score(row: Row, sandbox: Sandbox, tmp_path: Path):
+async def test_code_that_kills_the_tests_shell_is_no_error_of_ours(row: Row, sandbox: Sandbox, tmp_path: Path):
     kill = printing(leave="    os.kill(os.getppid(), 9)")
 
-    with pytest.raises(VerifierFailed, match="killed"):
-        await evaluate(sandbox, row, patch_of(tmp_path / "submission", kill), tmp_path / "logs", PATIENCE_S)
+    found = await evaluate(sandbox, row, patch_of(tmp_path / "submission", kill), tmp_path / "logs", PATIENCE_S)
+
+    assert (found.correct, found.outcome) == (False, "unresolved")
+    assert "tests_shell_killed" in found.flags
+
+
+async def test_code_that_prints_without_end_is_timed_out_and_its_log_is_cut(
+    row: Row, sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(evaluation_scripts, "MAX_LOG_BYTES", 100_000)
+    endless = put("adder/__init__.py", "while True:\n    print('x' * 1000)\n")
+
+    found = await evaluate(sandbox, row, patch_of(tmp_path / "submission", endless), tmp_path / "logs", 6)
+
+    assert (found.correct, found.outcome) == (False, "timed_out")
+    assert (tmp_path / "logs" / "test_output.txt").stat().st_size < 200_000
+
+
+async def test_what_the_tests_do_to_their_own_script_comes_too_late(row: Row, sandbox: Sandbox, tmp_path: Path):
+    spoiling = """import glob
+for path in glob.glob("/.grading-*/eval.sh") + glob.glob("/*/*/.grading-*/eval.sh"):
+    open(path, "w").write("\\n" * 100000)
+"""
+    patch = patch_of(tmp_path / "submission", put("adder/__init__.py", spoiling))
+
+    found = await evaluate(sandbox, row, patch, tmp_path / "logs", PATIENCE_S)
+
+    assert (found.correct, found.completed) == (False, True)
+    assert "End Test Output" in (tmp_path / "logs" / "test_output.txt").read_text()
 
 
 async def test_hidden_tests_that_do_not_fit_the_image_are_a_fault_of_the_data(
@@ -226,12 +254,6 @@ def refusing(part: str) -> Callable[[FakeSandbox, Command], ExecResult]:
 async def test_a_sandbox_that_dies_in_the_tests_gives_no_score(row: Row, tmp_path: Path):
     async with FakeEnvironment(exec_script=refusing("eval.sh")).open(SandboxSpec(), an_owner()) as sandbox:
         with pytest.raises(SandboxLost):
-            await evaluate(sandbox, row, b"diff", tmp_path, PATIENCE_S)
-
-
-async def test_a_missing_log_gives_no_score(row: Row, tmp_path: Path):
-    async with FakeEnvironment(exec_script=refusing("nothing does")).open(SandboxSpec(), an_owner()) as sandbox:
-        with pytest.raises(VerifierFailed, match="log is gone"):
             await evaluate(sandbox, row, b"diff", tmp_path, PATIENCE_S)
 
 

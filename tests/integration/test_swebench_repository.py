@@ -108,13 +108,23 @@ async def test_work_in_a_container_comes_back(open_sandbox: Open, repository_ima
     assert made == left
 
 
+async def test_an_agent_that_removes_its_folder_hands_in_the_loss_of_all_files(
+    open_sandbox: Open, repository_image: str
+) -> None:
+    async with open_sandbox(repository_image) as sandbox:
+        state = await prepare_repository(sandbox, row((await run(sandbox, BASE)).strip()))
+        patch = await worked(sandbox, state, "cd /; rm -rf /testbed")
+
+    assert b"deleted file mode" in patch
+
+
 async def test_a_repository_of_another_user_stays_that_users(open_sandbox: Open, repository_image: str) -> None:
     async with open_sandbox(repository_image) as sandbox:
         await run(sandbox, "chown -R nobody /testbed")
         state = await prepare_repository(sandbox, row((await run(sandbox, BASE)).strip()))
         owners = await run(sandbox, "find /testbed ! -user nobody")
         await run(sandbox, AS_AGENT + 'su -s /bin/bash nobody -c "echo 1 > new; git add new; git commit -qm new"')
-        patch = await collect_patch(sandbox, state)
+        patch = (await collect_patch(sandbox, state)).patch
 
     assert owners == ""
     assert b"+++ b/new\n" in patch
@@ -124,7 +134,7 @@ async def test_root_prepares_a_sandbox_of_another_user(open_sandbox: Open, repos
     async with open_sandbox(repository_image, user="nobody") as sandbox:
         base = (await run(sandbox, BASE)).strip()
         state = await prepare_repository(sandbox, row(base))
-        patch = await collect_patch(sandbox, state)
+        patch = (await collect_patch(sandbox, state)).patch
 
     assert patch == b""
 

@@ -71,13 +71,41 @@ async def test_tags_of_the_past_stay(sandbox: Sandbox) -> None:
     assert state.checked["refs"] == 3
 
 
-async def test_settings_of_remotes_go_and_others_stay(sandbox: Sandbox) -> None:
+async def test_settings_of_remotes_and_aliases_go_and_others_stay(sandbox: Sandbox) -> None:
     odd = """cd "$R/testbed"; git config 'remote.with space.url' x; git config 'branch.a.b=c.remote' y
-        git config remote.pushDefault z; git config alias.st status"""
+        git config remote.pushDefault z; git config alias.st status; git config http.proxy p"""
     await prepared(sandbox, FUTURE, odd)
     config = await run(sandbox, 'cd "$R/testbed"; git config --list --local --name-only')
 
-    assert {name.partition(".")[0] for name in config.split()} == {"core", "user", "alias"}
+    assert {name.partition(".")[0] for name in config.split()} == {"core", "user", "http"}
+
+
+async def test_hooks_and_the_description_go(sandbox: Sandbox) -> None:
+    await prepared(sandbox, 'cd "$R/testbed"; echo gold_line > .git/description; echo gold_line > .git/hooks/x')
+
+    assert await found(sandbox) == set()
+
+
+async def test_repositories_of_submodules_stay_where_the_index_has_them_and_others_go(sandbox: Sandbox) -> None:
+    submodules = """git init -q "$R/sub"; cd "$R/sub"; echo 1 > file; git add -A; git commit -qm sub
+        cd "$R/testbed"; for i in a 'b c/d' e/f; do
+          git -c protocol.file.allow=always submodule --quiet add --name "its $i" "$R/sub" "$i"
+        done
+        git mv a moved; git commit -qm submodules; git rm -rq --cached e/f; git init -q vendor/x"""
+    state = await prepared(sandbox, submodules)
+
+    assert state.removed["modules"] == 1
+    assert sorted(state.nested) == sorted(
+        [
+            ".git/modules/its\\ a",
+            ".git/modules/its\\ b\\ c/d",
+            "b\\ c/d/.git",
+            "e/f/.git",
+            "moved/.git",
+            "vendor/x/.git",
+        ]
+    )
+    assert "file" in await run(sandbox, 'cd "$R/testbed/moved"; git ls-files')
 
 
 async def test_the_agent_can_work_with_the_repository(sandbox: Sandbox) -> None:
@@ -98,7 +126,8 @@ async def test_what_is_staged_and_ignored_and_changed_stays(sandbox: Sandbox) ->
 
     assert await run(sandbox, STATE) == before
     assert await run(sandbox, everything) == files
-    assert state.removed == {"worktrees": 0, "refs": 0, "objects": 0}
+    assert state.removed == {"worktrees": 0, "refs": 0, "modules": 0, "objects": 0}
+    assert state.checked["staged"] == 1
 
 
 async def test_an_unfinished_merge_stays_as_it_is_in_the_index(sandbox: Sandbox) -> None:

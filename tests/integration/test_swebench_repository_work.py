@@ -8,14 +8,14 @@ from random import Random
 from typing import cast
 
 import pytest
-from agentcompass.adapters.benchmarks.swebench.repository import PatchTooLarge, RepositoryState, collect_patch
+from agentcompass.adapters.benchmarks.swebench.repository import RecordGone, RepositoryState, collect_patch
 from agentcompass.adapters.benchmarks.verifier_script import NOT_ROOT
 from agentcompass.adapters.environments.host_process.environment import HostProcessEnvironment, HostProcessParameters
 from agentcompass.domain.errors import SandboxFailed
 from agentcompass.domain.ports import Sandbox
 from agentcompass.domain.sandbox import Command, ExecResult, SandboxSpec
 from agentcompass.testing.environment import an_owner
-from swebench_repositories import AGENT, AS_AGENT, RAW_ONLY, SET_UP, applied, prepared, run, tree, worked
+from swebench_repositories import AGENT, AS_AGENT, RAW_ONLY, SET_UP, applied, handed_in, prepared, run, tree, worked
 
 ODD_BYTES = b"ab \t\r\x0b\"'\\$`*?[]{}()<>|&;:!#%~=+,.-_@^\x01\x7f\x80\xc3\xa9\xff"
 
@@ -80,7 +80,7 @@ async def test_all_rules_of_what_is_ignored_count(sandbox: Sandbox, where: str) 
     state = await prepared(sandbox, rule)
 
     assert await worked(sandbox, state, "echo 1 > a.log; echo 2 > b.txt; rm -rf .git ~/.config ~/.gitconfig") != b""
-    assert names(await collect_patch(sandbox, state)) == [b"b.txt"]
+    assert names((await collect_patch(sandbox, state)).patch) == [b"b.txt"]
 
 
 async def test_a_submodule_of_the_image_is_collected_file_by_file(sandbox: Sandbox) -> None:
@@ -114,21 +114,41 @@ async def test_many_odd_names_and_contents_come_back(sandbox: Sandbox, tmp_path:
         name = bytes(random.choice(ODD_BYTES) for _ in range(random.randint(1, 12)))
         lines = [bytes(random.choice(ODD_BYTES) for _ in range(random.randint(0, 9))) for _ in range(9)]
         (testbed / os.fsdecode(b"%d" % number + name)).write_bytes(b"\n".join(lines))
-    patch = await collect_patch(sandbox, state)
+    patch = (await collect_patch(sandbox, state)).patch
 
     assert len(names(patch)) == 300
     assert await applied(sandbox, patch, raw=False) == await tree(sandbox)
 
 
-async def test_a_file_too_large_is_refused_by_name(sandbox: Sandbox) -> None:
+async def test_files_too_large_are_left_out_and_named_and_the_rest_is_handed_in(sandbox: Sandbox) -> None:
     state = await prepared(sandbox, SET_UP)
-    with pytest.raises(PatchTooLarge) as refusal:
-        await worked(sandbox, state, "truncate -s 40M 'core dump'; truncate -s 50M lines.txt; truncate -s 60M x.pyc")
+    work = """git init -q nested; truncate -s 40M 'core [1]*' nested/core; truncate -s 50M lines.txt
+        truncate -s 60M x.pyc; echo '!core*' >> .gitignore; echo 1 > nested/file; echo mend >> crlf.txt"""
+    found = await handed_in(sandbox, state, work)
 
-    assert "more than 32 MiB" in str(refusal.value)
-    assert "core\\ dump (40.0 MiB), lines.txt (50.0 MiB)" in str(refusal.value)
-    assert "x.pyc" not in str(refusal.value)
-    assert not refusal.value.transient
+    assert found.left_out == {"lines.txt": 50 << 20, "core\\ \\[1\\]\\*": 40 << 20, "nested/core": 40 << 20}
+    assert names(found.patch) == [b".gitignore", b"crlf.txt", b"nested/file"]
+    await applied(sandbox, found.patch, raw=False)
+
+
+async def test_a_file_too_large_may_have_any_name(sandbox: Sandbox) -> None:
+    state = await prepared(sandbox, SET_UP)
+    work = (
+        "mkdir ' d'; for f in $'a\\nb' ':(top)c' '-x' ' d/ ' $'\\377'; do truncate -s 40M \"./$f\"; done; echo 1 > mend"
+    )
+    found = await handed_in(sandbox, state, work)
+
+    assert set(found.left_out) == {"$'a\\nb'", ":\\(top\\)c", "-x", "\\ d/\\ ", "$'\\377'"}
+    assert names(found.patch) == [b"mend"]
+
+
+async def test_a_folder_that_became_a_file_too_large_is_gone(sandbox: Sandbox) -> None:
+    state = await prepared(sandbox, SET_UP)
+    work = "rm -r package lines.txt; truncate -s 40M package; mkdir lines.txt; truncate -s 40M lines.txt/core"
+    found = await handed_in(sandbox, state, work)
+
+    assert found.left_out == {"package": 40 << 20, "lines.txt/core": 40 << 20}
+    assert names(found.patch) == [b"lines.txt", b"package/module.py"]
 
 
 async def test_large_files_of_the_image_do_not_matter(sandbox: Sandbox) -> None:
@@ -139,20 +159,22 @@ async def test_large_files_of_the_image_do_not_matter(sandbox: Sandbox) -> None:
     assert names(patch) == [b".gitignore", b"crlf.txt"]
 
 
-async def test_a_patch_too_large_is_refused_with_its_largest_files(sandbox: Sandbox) -> None:
+async def test_of_a_patch_too_large_the_largest_parts_are_left_out(sandbox: Sandbox) -> None:
     state = await prepared(sandbox, SET_UP)
-    with pytest.raises(PatchTooLarge) as refusal:
-        await worked(sandbox, state, "for i in 1 2 3 4 5 6 7 8; do head -c ${i}M /dev/urandom > random$i; done")
+    work = """rm crlf.txt; ln -s lines.txt crlf.txt; for i in 8 9 10 11; do head -c ${i}M /dev/urandom > "r $i"; done
+        head -c 12M /dev/urandom > lines.txt"""
+    found = await handed_in(sandbox, state, work)
 
-    assert "random8 (8.0 MiB), random7 (7.0 MiB)" in str(refusal.value)
-    assert "random3 " not in str(refusal.value)
+    assert list(found.left_out) == ["lines.txt", "r\\ 11", "r\\ 10"]
+    assert all(10 << 20 < size < 16 << 20 for size in found.left_out.values())
+    assert set(names(found.patch)) == {b"crlf.txt", b"r 8", b"r 9"}
 
 
 async def test_collecting_twice_gives_the_same(sandbox: Sandbox) -> None:
     state = await prepared(sandbox, SET_UP)
     patch = await worked(sandbox, state, AGENT["odd names"])
 
-    assert await collect_patch(sandbox, state) == patch
+    assert (await collect_patch(sandbox, state)).patch == patch
 
 
 async def test_a_missing_testbed_is_the_loss_of_all_files(sandbox: Sandbox) -> None:
@@ -163,10 +185,11 @@ async def test_a_missing_testbed_is_the_loss_of_all_files(sandbox: Sandbox) -> N
     assert patch.count(b"deleted file mode") == len(names(patch))
 
 
-async def test_a_record_that_is_gone_is_an_error(sandbox: Sandbox) -> None:
+@pytest.mark.parametrize("what", ["", "/lib/agentcompass/repository/git/objects/pack/*.pack"], ids=["all", "objects"])
+async def test_a_record_that_is_gone_is_told_apart(sandbox: Sandbox, what: str) -> None:
     state = await prepared(sandbox)
-    with pytest.raises(SandboxFailed, match="is gone"):
-        await worked(sandbox, state, 'rm -rf "$R/var"')
+    with pytest.raises(RecordGone, match="is gone"):
+        await worked(sandbox, state, f'rm -rf "$R/var"{what}')
 
 
 class Tampering:
@@ -212,9 +235,9 @@ STATE = RepositoryState(head="1", relation="head", base_tree="2")
 
 async def test_root_does_it_where_the_sandboxs_user_is_another() -> None:
     sandbox = Answering(ANSWER)
-    patch = await collect_patch(cast(Sandbox, sandbox), STATE)
+    found = await collect_patch(cast(Sandbox, sandbox), STATE)
 
-    assert patch == b""
+    assert (found.patch, found.left_out) == (b"", {})
     assert [command.user for command in sandbox.commands] == [None, "root"]
 
 
@@ -225,7 +248,6 @@ async def test_root_does_it_where_the_sandboxs_user_is_another() -> None:
         ({"exit_code": 1, "stderr": "fatal: disk full\n"}, "failed with status 1: fatal: disk full"),
         ({"exit_code": 137}, "failed with status 137: no message"),
         ({"stdout": ""}, "does not tell the size"),
-        ({"stdout": "large=much file\n"}, "left more than 32 MiB"),
     ],
 )
 async def test_a_command_that_fails_is_an_error(changes: dict[str, object], message: str) -> None:

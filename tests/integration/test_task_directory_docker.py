@@ -145,3 +145,16 @@ async def test_a_container_whose_processes_clear_the_verifiers_folder_is_graded(
     assert isinstance(grade.extra["verify_log"], dict)
     assert grade.score == 0
     assert grade.extra["verify_log"]["processes_killed"] is True
+
+
+@pytest.mark.parametrize(("name", "verdict"), [("reward.txt", "1"), ("reward.json", '{"reward": 1}')])
+async def test_a_process_that_goes_on_writing_the_verdict_does_not_decide_it(
+    tmp_path: Path, debian_image: str, name: str, verdict: str
+) -> None:
+    loop = f"while :; do mkdir -p /logs/verifier; echo '{verdict}' > /logs/verifier/{name}; sleep 0.005; done"
+    agent = f'cat > /loop.sh <<"END"\n{loop}\nEND\nsetsid sh /loop.sh > /dev/null 2>&1 < /dev/null &'
+    grade = await graded(tmp_path, debian_image, agent, test=f"#!/bin/bash\necho 0 > {REWARD}\n")
+
+    assert isinstance(grade.extra["verify_log"], dict)
+    assert grade.score == 0
+    assert grade.extra["verify_log"]["processes_killed"] is True

@@ -1,5 +1,6 @@
 """`resubmit` hands in what a run has stored, and nothing else."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,17 @@ async def test_bytes_that_changed_since_are_refused(tmp_path: Path) -> None:
     run = await stored(tmp_path, b"patch", submission_sha256=Submission(content=b"another").sha256)
 
     with pytest.raises(HarnessFailed, match="sha256 differs"):
+        await handed_in(run, tmp_path)
+
+
+async def test_an_end_that_is_not_known_is_an_error_of_the_attempt(tmp_path: Path) -> None:
+    run = await stored(tmp_path, b"patch")
+    path = run / "details" / f"{TASK}.json"
+    document = json.loads(path.read_text())
+    document["attempts"]["1"]["exit_reason"] = "bored"
+    path.write_text(json.dumps(document))
+
+    with pytest.raises(HarnessFailed, match="exit_reason 'bored'"):
         await handed_in(run, tmp_path)
 
 

@@ -259,6 +259,17 @@ async def test_an_unknown_task_is_refused_naming_the_nearest(tmp_path: Path, com
     assert "did you mean 'django__django-11099'?" in err
 
 
+@pytest.mark.parametrize(("attempt", "code"), [(1, 1), (2, 0)])
+async def test_an_export_names_what_it_leaves_out(tmp_path: Path, command: Command, attempt: int, code: int) -> None:
+    await stored(tmp_path / "results", {"a": ungraded()})
+    place = ("--results-dir", tmp_path / "results", "--output", tmp_path / "preds.jsonl", "--attempt", attempt)
+    ended, out, err = command("export", "id", "--format", "swebench-predictions", *place)
+
+    assert ended == code
+    assert "0 instances written" in out
+    assert ("left out a: it has no submission" in err) == bool(code)
+
+
 async def test_reading_changes_nothing(tmp_path: Path, command: Command) -> None:
     folder = await stored(tmp_path, {"a": graded()}, tasks=1)
     before = {path: os.stat(path).st_mtime_ns for path in folder.rglob("*")}  # noqa: ASYNC240 - nothing else waits

@@ -313,6 +313,34 @@ async def test_work_is_kept_when_the_model_fails_in_the_middle() -> None:
     assert record.failure.stage is Stage.AGENT
 
 
+@pytest.mark.parametrize(("failures", "status"), [(1, Status.COMPLETED), (2, Status.EVAL_ERROR)])
+async def test_a_submission_whose_grading_failed_is_graded_again_without_the_agent(
+    failures: int, status: Status
+) -> None:
+    worked: list[object] = []
+    graded: list[bytes | None] = []
+
+    def work(*_: object) -> HarnessResult:
+        worked.append(1)
+        return HarnessResult(exit_reason=ExitReason.SUBMITTED, submission=b"42")
+
+    def grade(_task: object, submission: Submission, _sandbox: object) -> Grade:
+        graded.append(submission.content)
+        if len(graded) <= failures:
+            raise VerifierFailed("no network")
+        return Grade(score=1, correct=True)
+
+    world = World(
+        harness=FakeHarness(result=work),
+        benchmark=FakeBenchmark(FakeBenchmarkParameters(tasks=1, grading=GradingMode.FRESH), on_grade=grade),
+    )
+    await world.start(max_retries=1)
+    record = world.store.records[FIRST]
+
+    assert (len(worked), len(graded), len(record.tries)) == (1, 2, 1)
+    assert record.status is status
+
+
 @pytest.mark.parametrize(
     ("mode", "submission", "harness_needs", "opened", "grades_in"),
     [

@@ -18,7 +18,7 @@ from agentcompass.adapters.benchmarks.swebench.benchmark import (
     SweBenchVerifiedBenchmark,
 )
 from agentcompass.adapters.benchmarks.swebench.evaluation import Evaluation
-from agentcompass.adapters.benchmarks.swebench.repository import RepositoryState
+from agentcompass.adapters.benchmarks.swebench.repository import Collected, RecordGone, RepositoryState
 from agentcompass.adapters.benchmarks.swebench.rows import Row
 from agentcompass.adapters.recipes.swebench import SweBenchRecipe
 from agentcompass.app.identity import score_moving
@@ -41,13 +41,14 @@ async def prepared_repository(sandbox: Sandbox, row: Row) -> RepositoryState:
     return STATE
 
 
-async def collected_patch(sandbox: Sandbox, state: RepositoryState) -> bytes:
+async def collected_patch(sandbox: Sandbox, state: RepositoryState) -> Collected:
     """The file that the solution changes, as a patch; any other file as junk."""
     assert state == STATE
     assert isinstance(sandbox, FakeSandbox)
     solved = sandbox.files[SOURCE] != b"add = None\n"
     others = [path for path in sandbox.files if path != SOURCE and path.is_relative_to("/testbed")]
-    return (PATCH.encode() if solved else b"") + "".join(f"new {path}\n" for path in others).encode()
+    patch = (PATCH.encode() if solved else b"") + "".join(f"new {path}\n" for path in others).encode()
+    return Collected(patch=patch)
 
 
 async def evaluated(sandbox: Sandbox | None, row: Row, patch: bytes, log_dir: Path, limit_s: float) -> Evaluation:
@@ -141,11 +142,17 @@ async def collected(
     return await opened.benchmark.collect(opened.prepared, opened.sandbox, result, context)
 
 
-def that_cannot_collect(opened: Opened, folder: Path) -> Opened:
-    async def fail(sandbox: Sandbox, state: RepositoryState) -> bytes:
-        raise SandboxFailed("the diff cannot be had")
+def that_collects(opened: Opened, folder: Path, what: Collected | SandboxFailed) -> Opened:
+    async def collect(sandbox: Sandbox, state: RepositoryState) -> Collected:
+        if isinstance(what, SandboxFailed):
+            raise what
+        return what
 
-    return opened._replace(benchmark=SweBenchBenchmark(SweBenchParameters(), folder, collect=fail))
+    return opened._replace(benchmark=SweBenchBenchmark(SweBenchParameters(), folder, collect=collect))
+
+
+def that_cannot_collect(opened: Opened, folder: Path) -> Opened:
+    return that_collects(opened, folder, SandboxFailed("the diff cannot be had"))
 
 
 async def graded(folder: Path, content: bytes, sandbox: Sandbox | None) -> Grade:
@@ -324,6 +331,21 @@ async def test_a_work_tree_that_cannot_be_read_is_an_error_where_it_would_be_gra
 ) -> None:
     with pytest.raises(SandboxFailed):
         await collected(that_cannot_collect(opened, tmp_path), tmp_path, None)
+
+
+async def test_an_agent_that_destroys_what_it_is_compared_with_hands_in_nothing(opened: Opened, tmp_path: Path) -> None:
+    submission = await collected(that_collects(opened, tmp_path, RecordGone("it is gone")), tmp_path, None)
+
+    assert submission.content == b""
+    assert submission.extra == {"source": "worktree", "worktree_error": "it is gone"}
+
+
+async def test_what_is_too_large_to_hand_in_is_told(opened: Opened, tmp_path: Path) -> None:
+    reduced = Collected(patch=b"mend", left_out={"core": 40_000_000})
+    submission = await collected(that_collects(opened, tmp_path, reduced), tmp_path, None)
+
+    assert submission.content == b"mend"
+    assert submission.extra["left_out"] == {"core": 40_000_000}
 
 
 @pytest.mark.parametrize(("handed_in", "content"), [(None, b""), (b"handed in", b"handed in")])

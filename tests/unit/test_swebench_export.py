@@ -3,23 +3,24 @@
 import json
 from pathlib import Path
 
+import pytest
 from agentcompass.adapters.results.file_store import FileResultStore
 from agentcompass.adapters.results.reading import StoredRun, read_run
 from agentcompass.adapters.results.swebench_export import export_logs, export_predictions
 from agentcompass.domain.attempt import AttemptKey, AttemptRecord
+from agentcompass.domain.errors import ConfigError
 from agentcompass.domain.redaction import Redactor
 from agentcompass.domain.task import Submission
 from agentcompass.testing.result_store import graded, run_info, ungraded
 
-REQUEST = {"model": {"name": "lab/model:1"}}
 PATCH = "diff --git a/é b/é\r\n@@ -1 +1 @@\n-a\n+ü \n\\ No newline at end of file"
 Attempt = tuple[AttemptRecord, dict[str, bytes]]
 
 
-async def stored(results_dir: Path, attempts: dict[str, Attempt]) -> StoredRun:
+async def stored(results_dir: Path, attempts: dict[str, Attempt], model: str = "lab/model:1") -> StoredRun:
     """A run with one attempt of each task, and the log files of each."""
     store = FileResultStore(results_dir, Redactor())
-    list(await store.open(run_info(run_id="night-1", request=REQUEST)))
+    list(await store.open(run_info(run_id="night-1", request={"model": {"name": model}})))
     for task_id, (record, files) in attempts.items():
         key = AttemptKey(task_id=task_id, attempt=1)
         logs = store.begin_attempt(key)
@@ -98,6 +99,65 @@ async def test_a_second_export_to_the_same_place_is_the_same(tmp_path: Path) -> 
     first, second = (export_logs(run, 1, tmp_path / "out") for _ in range(2))
 
     assert first == second
+
+
+def tried(*names: str) -> Attempt:
+    record, files = submitted(b"x\n")
+    return record, {**files, **dict.fromkeys(("run_instance.log", *names), b"x\n")}
+
+
+async def test_nothing_of_an_earlier_export_is_left_in_an_instances_folder(tmp_path: Path) -> None:
+    names = ("test_output.txt", "report.json")
+    whole = await stored(tmp_path / "1", {"o__r-1": tried(*names), "o__r-2": tried(*names)})
+    other = await stored(tmp_path / "2", {"o__r-1": tried(), "o__r-2": submitted(b"")})
+    export_logs(whole, 1, tmp_path / "out")
+    export_logs(other, 1, tmp_path / "out")
+    folder = tmp_path / "out" / "logs" / "run_evaluation" / "night-1" / "lab__model:1"
+
+    assert {str(path.relative_to(folder)) for path in folder.glob("*/*")} == {"o__r-1/run_instance.log"}
+
+
+async def test_instances_of_another_run_are_neither_mixed_in_nor_removed(tmp_path: Path) -> None:
+    whole = await stored(tmp_path / "1", {"o__r-1": tried(), "o__r-2": tried()})
+    other = await stored(tmp_path / "2", {"o__r-1": tried()})
+    export_logs(whole, 1, tmp_path / "out")
+    root = tmp_path / "out" / "logs" / "run_evaluation" / "night-1"
+
+    with pytest.raises(ConfigError, match="another run: 'o__r-2'"):
+        export_logs(other, 1, tmp_path / "out")
+    assert (root / "lab__model:1" / "o__r-2" / "run_instance.log").is_file()
+
+
+@pytest.mark.parametrize(("model", "link"), [("second", Path("second")), ("gold", None)])
+async def test_gold_is_the_model_of_the_last_export(tmp_path: Path, model: str, link: Path | None) -> None:
+    export_logs(await stored(tmp_path / "1", {"o__r-1": tried()}, "first"), 1, tmp_path / "out")
+    export_logs(await stored(tmp_path / "2", {"o__r-1": tried()}, model), 1, tmp_path / "out")
+    gold = tmp_path / "out" / "logs" / "run_evaluation" / "night-1" / "gold"
+
+    assert (gold.readlink() if gold.is_symlink() else None) == link
+    assert (gold / "o__r-1" / "run_instance.log").is_file()
+
+
+async def test_a_folder_gold_is_not_touched(tmp_path: Path) -> None:
+    gold = tmp_path / "out" / "logs" / "run_evaluation" / "night-1" / "gold"
+    gold.mkdir(parents=True)
+    run = await stored(tmp_path, {"o__r-1": tried()})
+
+    with pytest.raises(ConfigError, match="is a folder"):
+        export_logs(run, 1, tmp_path / "out")
+    assert list(gold.parent.iterdir()) == [gold]
+
+
+async def test_predictions_replace_the_file_that_is_there(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    target = tmp_path / "out" / "preds.jsonl"
+    target.write_text("old\n" * 100)
+    inode = target.stat().st_ino
+    export_predictions(await stored(tmp_path, {"o__r-1": submitted(b"x\n")}), 1, target)
+
+    assert [row["model_patch"] for row in rows(target)] == ["x\n"]
+    assert target.stat().st_ino != inode
+    assert list(target.parent.iterdir()) == [target]
 
 
 async def test_an_instance_whose_patch_is_empty_has_no_log_folder(tmp_path: Path) -> None:

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 from agentcompass.adapters.benchmarks.swebench import rows as module
-from agentcompass.adapters.benchmarks.swebench.rows import REQUIRED, Row, read_rows
+from agentcompass.adapters.benchmarks.swebench.rows import END, REQUIRED, START, Row, read_rows
 from agentcompass.domain.errors import ConfigError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from swebench_fakes import columns, some_columns, write_rows
+from swebench_fakes import EVAL_SCRIPT, columns, some_columns, write_rows
 
 FORMATS = [".parquet", ".jsonl", ".json"]
 
@@ -99,12 +99,62 @@ def test_every_column_that_grading_needs_must_have_a_value(tmp_path: Path, name:
         ({"FAIL_TO_PASS": "[not json"}, "'acme__adder-1': FAIL_TO_PASS: "),
         ({"PASS_TO_PASS": "[1]"}, "'acme__adder-1': PASS_TO_PASS"),
         ({"eval_type": "vote"}, "'acme__adder-1': eval_type: "),
+        ({"FAIL_TO_PASS": "[" * 100_000}, "'acme__adder-1': FAIL_TO_PASS: "),
+        ({"PASS_TO_PASS": "[" * 100_000 + "]" * 100_000}, "nested too deep"),
         ({"image": ""}, "'acme__adder-1': image: "),
+        ({"image": " "}, "'acme__adder-1': image: "),
+        ({"image": "Acme Adder"}, "'acme__adder-1': image: "),
+        ({"image": "acme/adder:latest\n"}, "'acme__adder-1': image: "),
+        ({"image": "acme/adder@sha256:1"}, "'acme__adder-1': image: "),
+        ({"image": "--privileged"}, "'acme__adder-1': image: "),
+        ({"eval_script": "pytest\n"}, "'acme__adder-1': eval_script: it does not print"),
+        ({"eval_script": f": '{END}'\npytest\n: '{START}'\n"}, "eval_script: it does not print"),
+        ({"eval_script": EVAL_SCRIPT.replace("\n", "\r\n")}, "'acme__adder-1': eval_script: its lines end in CR LF"),
         ({"image_assets": {"test_patch": []}}, "binary assets are not supported"),
     ],
 )
 def test_what_cannot_be_graded_is_refused_by_id_and_column(tmp_path: Path, changed: dict[str, Any], what: str) -> None:
-    assert what in refusal(write_rows(tmp_path / "rows.jsonl", [columns("acme__adder-2"), columns(**changed)]))
+    message = refusal(write_rows(tmp_path / "rows.jsonl", [columns("acme__adder-2"), columns(**changed)]))
+
+    assert what in message
+    assert len(message.splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "..", ".a", "-a", "a b", "a\n", "a\x00", "a\x1b[2J", "ä", "a" * 9 + "\\"])
+def test_an_id_that_is_no_plain_name_is_refused_in_one_line(tmp_path: Path, name: str) -> None:
+    message = refusal(write_rows(tmp_path / "rows.jsonl", [columns(instance_id=name, image="acme/adder")]))
+
+    assert f"{name!r}: instance_id: " in message
+    assert message.isprintable()
+
+
+@pytest.mark.parametrize(
+    "image", ["adder", "acme/a__b.c--d:V1", "localhost:5000/acme/adder:1", "ghcr.io/acme/adder@sha256:" + "0" * 64]
+)
+def test_any_reference_that_docker_takes_is_an_image(image: str) -> None:
+    assert Row.model_validate(columns(image=image)).image == image
+
+
+def test_a_patch_within_the_script_may_have_cr_line_ends(tmp_path: Path) -> None:
+    script = EVAL_SCRIPT.replace(f": '{START}'", f"git apply - <<'EOF'\n+a\r\nEOF\n: '{START}'")
+    (row,) = read_rows(write_rows(tmp_path / "rows.jsonl", [columns(eval_script=script)]))
+
+    assert row.eval_script == script
+
+
+def test_a_row_without_its_id_is_told_by_its_number_and_not_called_an_older_copy(tmp_path: Path) -> None:
+    nameless = {name: value for name, value in columns().items() if name != "instance_id"}
+    message = refusal(write_rows(tmp_path / "rows.jsonl", [columns(), nameless]))
+
+    assert "row 2 of " in message
+    assert "has no instance_id (every row needs" in message
+
+
+def test_a_torn_line_is_told_by_its_number(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "rows.jsonl", some_columns())
+    path.write_bytes(path.read_bytes()[:-20])
+
+    assert "line 6 is no whole JSON: " in refusal(path)
 
 
 def test_every_unfit_row_is_told_but_no_endless_list(tmp_path: Path) -> None:

@@ -29,11 +29,25 @@ def a_row(**changed: object) -> Row:
         ("evil.pth", "outcome_hooks"),
         ("adder.egg-info/entry_points.txt", "outcome_hooks"),
         (".gitattributes", "outcome_hooks"),
+        ("sitecustomize/__init__.py", "outcome_hooks"),
+        ("deep/usercustomize/inner.py", "outcome_hooks"),
+        ("sitecustomize.pyc", "outcome_hooks"),
+        ("sitecustomize.cpython-311-x86_64-linux-gnu.so", "outcome_hooks"),
+        ("__pycache__/test_a.cpython-311-pytest-8.pyc", "outcome_hooks"),
         ("pytest.py", "outcome_hooks"),
+        ("pytest.so", "outcome_hooks"),
+        ("pytest/main.py", "outcome_hooks"),
+        ("src/_pytest/runner.py", "outcome_hooks"),
+        ("lib/unittest/case.py", "outcome_hooks"),
+        ("pluggy.abi3.so", "outcome_hooks"),
+        ("json.cpython-311-x86_64-linux-gnu.so", "outcome_hooks"),
+        ("json/__init__.py", "outcome_hooks"),
         ("_pytest/__init__.py", "outcome_hooks"),
         ("unittest/__init__.py", "outcome_hooks"),
         ("pytest.ini", "test_settings"),
         ("tox.ini", "test_settings"),
+        ("setup.py", "test_settings"),
+        ("plugins/ä/setup.py", "test_settings"),
         (".coveragerc", "test_settings"),
         ("tests/unit/helpers.py", "test_files"),
         ("tests/unit/data/deep.json", "test_files"),
@@ -54,8 +68,11 @@ def test_files_that_can_rewrite_outcomes_are_told(path: str, flag: str):
         "adder/core.py",
         "tests/unit/test_a.py",
         "tests/integration/test_b.py",
-        "src/_pytest/runner.py",
         "adder/json.py",
+        "adder/pytest.py",
+        "adder/utilities/unittest/case.py",
+        "cmd/main.go",
+        "py/runtime.c",
         "docs/conftest.md",
         "setup.cfg",
         "pyproject.toml",
@@ -65,6 +82,11 @@ def test_files_that_can_rewrite_outcomes_are_told(path: str, flag: str):
 )
 def test_other_files_are_not(path: str):
     assert suspects([path], a_row()) == {}
+
+
+@pytest.mark.parametrize("path", ["src/_pytest/runner.py", "src/pytest/__init__.py", "_pytest/python.py"])
+def test_the_code_of_a_test_tool_is_none_in_its_own_repository(path: str):
+    assert suspects([path], a_row(repo="pytest-dev/pytest")) == {}
 
 
 def test_beside_hidden_tests_at_the_root_only_they_themselves_are_tests():
@@ -92,8 +114,6 @@ PYPROJECT = b'[project]\nname = "a"\n[tool.pytest.ini_options]\naddopts = "-q"\n
         ("pyproject.toml", PYPROJECT, PYPROJECT + b'[tool.setuptools]\npy-modules = ["sitecustomize"]\n'),
         ("pyproject.toml", PYPROJECT, PYPROJECT + b"[tool.tox]\nlegacy_tox_ini = ''\n"),
         ("pyproject.toml", PYPROJECT, b"[["),
-        ("setup.py", b"setup()", b"setup(entry_points={'pytest11': ['a = evil']})"),
-        ("setup.py", b"setup()", b"open('/x/sitecustomize.py', 'w')"),
     ],
 )
 def test_settings_that_tests_read_differ(name: str, before: bytes, after: bytes):
@@ -107,14 +127,13 @@ def test_settings_that_tests_read_differ(name: str, before: bytes, after: bytes)
         ("setup.cfg", SETUP_CFG, SETUP_CFG + b"[isort]\nline_length = 88\n[mypy-appdirs]\nx = y\n"),
         ("setup.cfg", SETUP_CFG, b"# a comment\n" + SETUP_CFG),
         ("pyproject.toml", PYPROJECT, PYPROJECT.replace(b'name = "a"', b'name = "a"\ndependencies = ["b"]')),
-        ("setup.py", b"setup()", b"setup(install_requires=['appdirs'])"),
     ],
 )
 def test_settings_that_tests_do_not_read_are_the_same(name: str, before: bytes, after: bytes):
     assert settings_of_tests(name, before) == settings_of_tests(name, after)
 
 
-@given(st.sampled_from(["setup.cfg", "pyproject.toml", "setup.py"]), st.binary() | st.text().map(str.encode))
+@given(st.sampled_from(["setup.cfg", "pyproject.toml"]), st.binary() | st.text().map(str.encode))
 def test_settings_of_junk_are_compared_all_the_same(name: str, junk: bytes):
     assert settings_of_tests(name, junk) == settings_of_tests(name, junk)
 

@@ -380,10 +380,17 @@ async def test_settings_of_pytest_that_the_tests_bring_stay_as_they_are(tmp_path
 async def test_tests_without_a_verdict_are_an_error_never_a_zero(tmp_path: Path, test: str, reason: str) -> None:
     make(tmp_path, test=f"#!/bin/bash\n{test}\n")
     async with life(tmp_path) as it:
-        with pytest.raises(VerifierFailed, match=reason) as caught:
+        with pytest.raises(VerifierFailed, match=reason):
             await it.grade()
 
-    assert caught.value.transient
+
+async def test_a_verdict_that_cannot_be_read_does_not_run_the_agent_again(tmp_path: Path) -> None:
+    make(tmp_path, test=f"#!/bin/bash\necho nan > {REWARD}\n")
+    async with life(tmp_path) as it:
+        with pytest.raises(VerifierFailed) as caught:
+            await it.grade()
+
+    assert not caught.value.transient
 
 
 async def test_tests_that_take_too_long_are_an_error_that_names_the_limit(tmp_path: Path) -> None:

@@ -41,12 +41,21 @@ _PYTEST_SETTINGS = ("pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "s
 _SMALL_FILES = {"reward.json": MAX_REWARD_BYTES, "reward.txt": MAX_REWARD_BYTES, "ctrf.json": MAX_CTRF_BYTES}
 _NO_STARTUP = dict.fromkeys(("BASH_ENV", "ENV", "LD_PRELOAD", "PYTHONSTARTUP"), "")
 """What would run files that the agent may have written, unless the task's own verifier.env asks for it."""
+_SEE_OUTPUT = "see verifier/test-stdout.txt in the attempt's logs"
 _REMOVES_LOGS = re.compile(r"\brm\b[^\n]*(?:verifier|\s\*)")
 _TAIL = 'tail -c 65536 "${AGENTCOMPASS_ROOT:-}/logs/verifier/test-stdout.txt"'
 
 
 class VerifierTimedOut(StageTimeout, VerifierFailed):
-    """The tests outlived their limit."""
+    """The tests outlived their limit, as they would again."""
+
+    transient = False
+
+
+class VerdictMissing(VerifierFailed):
+    """The tests ended without a verdict that can be read, as they would again."""
+
+    transient = False
 
 
 class VerifierDisturbed(VerifierFailed):
@@ -126,12 +135,12 @@ class _Verification:
         return grade.model_copy(update={"extra": grade.extra | {"artifacts": artifacts}}) if artifacts else grade
 
     async def _undisturbed(self) -> Report:
-        """Where processes that the agent left clear away what the tests need, they are killed, and it begins again."""
+        """Where processes that the agent left meddle with the tests' files, they are killed, and it begins again."""
         try:
             report = await self._tests()
-            if report.code is None or not await asyncio.to_thread(_swept_away, self._run, report):
+            reason = "" if report.code is None else await asyncio.to_thread(_meddled, self._run, report)
+            if not reason:
                 return report
-            reason = "what the tests wrote was removed"
         except VerifierDisturbed as exc:
             reason = exc.message
         log.warning("verifier.disturbed", reason=reason)
@@ -249,11 +258,14 @@ def _setup(run: TestRun, staged: str) -> str:
     return setup_script(staged, closed=closed, pin_pytest=pin, kit=run.kit is not None)
 
 
-def _swept_away(run: TestRun, report: Report) -> bool:
-    """Whether the tests' output, a file that was open when they began, is gone, and no script of theirs removes it."""
-    if report.has("test-stdout.txt"):
-        return False
-    return not report.has("reward.json", "reward.txt") or not _REMOVES_LOGS.search(_scripts(run.tests))
+def _meddled(run: TestRun, report: Report) -> str:
+    """What somebody else than the tests has done to their files, or nothing."""
+    if report.has("reward.json") and report.has("reward.txt") and not _mention(run.tests, b"reward.json"):
+        return "reward.json is there, which the tests do not write"
+    if report.has("test-stdout.txt"):  # it was open when they began
+        return ""
+    removed_by_tests = report.has("reward.json", "reward.txt") and _REMOVES_LOGS.search(_scripts(run.tests))
+    return "" if removed_by_tests else "what the tests wrote was removed"
 
 
 def _closed(path: Path) -> bool:
@@ -296,12 +308,12 @@ def _grade(run: TestRun, report: Report, details: dict[str, JsonValue]) -> Grade
     try:
         rewards = reward_from_files(*(_reward(run, report, name) for name in ("reward.json", "reward.txt")))
         score = main_reward(rewards)
-        reason = doubt(rewards, evidence)
     except NoVerdict as exc:
         last = _last_line(stdout)
-        reason = f"{exc}; test.sh ended with status {report.code}" + (f", its last line: {last!r}" if last else "")
-    if reason:
-        raise VerifierFailed(f"no verdict: {reason}", hint="see verifier/test-stdout.txt in the attempt's logs")
+        said = f"{exc}; test.sh ended with status {report.code}" + (f", its last line: {last!r}" if last else "")
+        raise VerdictMissing(f"no verdict: {said}", hint=_SEE_OUTPUT) from exc
+    if reason := doubt(rewards, evidence):
+        raise VerifierFailed(f"no verdict: {reason}", hint=_SEE_OUTPUT)
     return Grade(score=score, correct=score >= 1, extra={"verify_log": _verify_log(rewards, evidence, details)})
 
 
@@ -331,6 +343,11 @@ def _verify_log(
 def _scripts(tests: Path) -> str:
     files = sorted(file for file in tests.rglob("*.sh") if file.is_file())
     return "\n".join((read_regular(file, MAX_REWARD_BYTES) or b"").decode("utf-8", "replace") for file in files)
+
+
+def _mention(tests: Path, text: bytes) -> bool:
+    files = (file for file in tests.rglob("*") if file.is_file())
+    return any(text in (read_regular(file, MAX_REWARD_BYTES) or b"") for file in files)
 
 
 def _last_line(text: str) -> str:

@@ -70,6 +70,12 @@ _TOOLS = (
     *("apt-get", "curl", "wget", ".bashrc", ".profile", ".bash_profile", "bash.bashrc", "profile"),
 )
 """Whoever replaces one of these may rule a verifier; agents have good reasons to install them as well."""
+# The folder was empty a moment ago: who has written there since is neither this script nor the tests.
+_STILL_EMPTY = """
+for ac_file in "$R"/logs/verifier/*; do
+  [ ! -e "$ac_file" ] || { echo "$ac_file is written by a process that was left running" >&2; exit DISTURBED; }
+done
+"""
 _KIT = """
 rm -rf "$R/verifier-kit"
 mv "${R}STAGED-kit" "$R/verifier-kit" && chmod -R a+rX "$R/verifier-kit" || exit NOT_READY
@@ -139,7 +145,7 @@ def setup_script(staged: str, *, closed: bool, pin_pytest: bool, kit: bool) -> s
     Python that were made while the agent had the sandbox. Leaves, and prints as `changed=PATH`, common tools and
     start-up files of shells that were.
     """
-    parts = (_SETUP, _OPEN_TO_ALL * closed, _PIN_PYTEST * pin_pytest, _STARTUP_FILES, _KIT * kit)
+    parts = (_SETUP, _OPEN_TO_ALL * closed, _PIN_PYTEST * pin_pytest, _STARTUP_FILES, _STILL_EMPTY, _KIT * kit)
     script = "".join(parts)
     codes = {"NOT_READY": str(NOT_READY), "DISTURBED": str(DISTURBED), "MAX_TOLD": str(MAX_TOLD)}
     return _filled(script, STAGED=staged, NAMES=" -o ".join(f"-name {name}" for name in _TOOLS), **codes)

@@ -65,7 +65,7 @@ class ResubmitHarness:
         if Submission(content=content).sha256 != record.get("submission_sha256"):
             raise HarnessFailed(f"{str(path)!r} is not what was recorded: its sha256 differs")
         return HarnessResult(
-            exit_reason=ExitReason(record.get("exit_reason") or ExitReason.FINISHED),
+            exit_reason=_exit_reason(record.get("exit_reason")),
             submission=content,
             final_answer=str(record.get("final_answer", "")),
             extra={"resubmitted_from": str(self._run)},
@@ -80,3 +80,10 @@ class ResubmitHarness:
         if not isinstance(record, dict):
             raise HarnessFailed(f"{str(path)!r} cannot be read")
         return record
+
+
+def _exit_reason(stored: object) -> ExitReason:
+    try:
+        return ExitReason(str(stored or ExitReason.FINISHED.value))
+    except ValueError as exc:
+        raise HarnessFailed(f"the stored attempt's exit_reason {stored!r} is not known") from exc

@@ -109,8 +109,9 @@ def read_run(folder: Path) -> StoredRun:
     summary = _stored_summary(folder)
     ended = summary is not None and info.get("ended_at") == summary.ended_at
     if summary is None or not ended:
-        recounted = _recounted(folder, info, summary)
-        return StoredRun(folder, info, recounted, _state(folder, recounted, ended=False), summary is not None)
+        selected = summary.tasks if summary is not None else info.get("tasks")
+        recounted = _recounted(folder, info, summary, selected)
+        return StoredRun(folder, info, recounted, _state(folder, recounted, ended=False), selected is not None)
     return StoredRun(folder, info, summary, _state(folder, summary, ended=True), selection_known=True)
 
 
@@ -138,11 +139,16 @@ def _stored_summary(folder: Path) -> RunSummary | None:
         return None
 
 
-def _recounted(folder: Path, info: Mapping[str, Any], stale: RunSummary | None) -> RunSummary:
+def _recounted(
+    folder: Path, info: Mapping[str, Any], stale: RunSummary | None, selected_tasks: int | None
+) -> RunSummary:
     files = [file for file in _task_files(folder) if isinstance(file, TaskFile)]
     attempts = [(key, file.category, record) for file in files for key, record in file.records.items()]
-    selected = max(stale.tasks if stale else 0, len(files))
+    selected = max(selected_tasks or 0, len(files))
+    request = info.get("request")
     k = stale.attempts_per_task if stale else max((key.attempt for key, *_ in attempts), default=1)
+    if isinstance(request, dict) and isinstance(request.get("k"), int):
+        k = max(k, request["k"])
     tally = Tally(selected, k)
     for key, category, record in attempts:
         tally.add(key, category, record)

@@ -1,14 +1,16 @@
 """A stored run in the forms that SWE-bench's own tools take: a file of predictions, and the grader's log folders."""
 
 import json
-import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 
 from ...domain.attempt import AttemptKey, AttemptRecord
+from ...domain.errors import ConfigError
 from ...domain.run import GRADED
+from .durable import write_atomic
 from .layout import logs_path
 from .reading import StoredRun, read_tasks
 
@@ -16,6 +18,14 @@ LOG_FILES = ("test_output.txt", "report.json", "run_instance.log", "patch.diff",
 """What the grader keeps of an instance, and reads again."""
 _GOLD = "gold"
 """The only model whose logs `swebench report` looks for."""
+_ELSEWHERE = "give another --output, or remove it"
+
+
+class ExportFormat(StrEnum):
+    """What a run can be exported as."""
+
+    PREDICTIONS = "swebench-predictions"
+    LOGS = "swebench-logs"
 
 
 @dataclass(frozen=True)
@@ -27,10 +37,21 @@ class Exported:
     """Instance id -> reason."""
 
 
+def export_run(run: StoredRun, form: ExportFormat, attempt: int, target: Path) -> Exported:
+    """Write the attempts with that number, as `form` says.
+
+    Raises:
+        ConfigError: what is at `target` would be mixed with this run.
+    """
+    write = {ExportFormat.PREDICTIONS: export_predictions, ExportFormat.LOGS: export_logs}[form]
+    return write(run, attempt, target)
+
+
 def export_predictions(run: StoredRun, attempt: int, target: Path) -> Exported:
     """Write JSON lines of `instance_id`, `model_name_or_path`, `model_patch`, of the attempt with that number.
 
-    A patch that is not UTF-8 has no place in JSON: such an instance is left out rather than changed.
+    A patch that is not UTF-8 has no place in JSON: such an instance is left out rather than changed. A file that is
+    there is replaced as a whole.
     """
     lines: list[str] = []
     left_out: dict[str, str] = {}
@@ -46,8 +67,10 @@ def export_predictions(run: StoredRun, attempt: int, target: Path) -> Exported:
             continue
         row = {"instance_id": key.task_id, "model_name_or_path": run.summary.model, "model_patch": patch}
         lines.append(json.dumps(row) + "\n")
+    target = target.resolve()
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text("".join(lines), encoding="utf-8")
+    is_device = target.exists() and not target.is_file()  # a pipe, as /dev/stdout may be: never to be replaced
+    (Path.write_bytes if is_device else write_atomic)(target, "".join(lines).encode())
     return Exported(len(lines), left_out)
 
 
@@ -55,11 +78,16 @@ def export_logs(run: StoredRun, attempt: int, target: Path) -> Exported:
     """Write `logs/run_evaluation/RUN_ID/MODEL/INSTANCE/` below `target`, as the grader leaves them, and a link `gold`.
 
     That is of instances whose patch was tried: graded, and not empty. A patch that did not apply has no test log.
+    What an earlier export left of this run's instances is removed first.
+
+    Raises:
+        ConfigError: instances that are not this run's, or a folder `gold`, are there already.
     """
     written = 0
     left_out: dict[str, str] = {}
-    root = target / "logs" / "run_evaluation" / run.folder.name
+    root = target / "logs" / "run_evaluation" / run.folder.absolute().name
     model = run.summary.model.replace("/", "__")
+    _make_room(root, model, {file.task_id for file in read_tasks(run.folder).tasks})
     for key, record in _attempts(run, attempt):
         logs = logs_path(run.folder, key)
         present = [name for name in LOG_FILES if (logs / name).is_file()]
@@ -71,9 +99,23 @@ def export_logs(run: StoredRun, attempt: int, target: Path) -> Exported:
         for name in present:
             shutil.copyfile(logs / name, folder / name)
         written += 1
-    if written and model != _GOLD and not os.path.lexists(root / _GOLD):
+    if written and model != _GOLD:
         (root / _GOLD).symlink_to(model, target_is_directory=True)
     return Exported(written, left_out)
+
+
+def _make_room(root: Path, model: str, instances: Set[str]) -> None:
+    gold, there = root / _GOLD, root / model
+    if gold.is_symlink():
+        gold.unlink()
+    elif gold.exists() and model != _GOLD:
+        raise ConfigError(f"{str(gold)!r} is a folder, where the link to the run's logs goes", hint=_ELSEWHERE)
+    folders = list(there.iterdir()) if there.is_dir() else []
+    strangers = sorted(folder.name for folder in folders if folder.name not in instances)
+    if strangers:
+        raise ConfigError(f"{str(there)!r} has logs of another run: {strangers[0]!r}", hint=_ELSEWHERE)
+    for folder in folders:  # by what is listed there: an instance's id is not trusted to stay inside
+        shutil.rmtree(folder)
 
 
 def _attempts(run: StoredRun, attempt: int) -> Iterator[tuple[AttemptKey, AttemptRecord]]:

@@ -2,26 +2,21 @@
 
 import json
 import os
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ...adapters.results.reading import find_run, find_task, read_run, read_tasks, run_folders
+from ...adapters.results.swebench_export import ExportFormat, export_run
 from ...adapters.results.views import run_json, run_list, run_page, task_page
 from ..settings import Flags, load_results_dir
 from . import options
 from .options import AsJson, Config, ResultsDir
 
+NO_FLAGS = ("run", "environment", "config")
+"""Arguments of `regrade` that are no field of `Flags`; every other one is the field of its name."""
 app = typer.Typer(help="List, show, export and regrade results.", add_completion=False, no_args_is_help=True)
-
-
-class ExportFormat(StrEnum):
-    """What a run can be exported as."""
-
-    PREDICTIONS = "swebench-predictions"
-    LOGS = "swebench-logs"
 
 
 Run = Annotated[
@@ -32,6 +27,10 @@ Format = Annotated[
     typer.Option("--format", help="A file of predictions, or the log folders that SWE-bench's grader leaves."),
 ]
 Output = Annotated[Path, typer.Option("--output", "-o", metavar="PATH", help="The file, or the folder of logs/.")]
+RegradeId = Annotated[
+    str | None,
+    typer.Option("--run-id", metavar="ID", help="Of the new run; else RUN's own id and -regrade. It resumes."),
+]
 Attempt = Annotated[int, typer.Option("--attempt", min=1, metavar="N", help="Which attempt of each task.")]
 Task = Annotated[str | None, typer.Argument(help="A task's id: show its attempts.", metavar="[TASK]")]
 
@@ -72,16 +71,14 @@ def show(
 def export(
     run: Run,
     output: Output,
-    format: Format,
+    form: Format,
     attempt: Attempt = 1,
     results_dir: ResultsDir = None,
     config: Config = None,
 ) -> None:
     """Write a run for SWE-bench's own tools. Exit code 1: some instances were left out; stderr names them."""
-    from ...adapters.results.swebench_export import export_logs, export_predictions
-
-    write = {ExportFormat.PREDICTIONS: export_predictions, ExportFormat.LOGS: export_logs}[format]
-    exported = write(read_run(find_run(_folder(results_dir, config), run)), attempt, output.expanduser())
+    stored = read_run(find_run(_folder(results_dir, config), run))
+    exported = export_run(stored, form, attempt, output.expanduser())
     for instance, reason in exported.left_out.items():
         typer.echo(f"left out {instance}: {reason}", err=True)
     typer.echo(f"{exported.written} instances written to {str(output)!r}")
@@ -97,23 +94,17 @@ def regrade(
     task_concurrency: options.TaskConcurrency = None,
     max_retries: options.MaxRetries = None,
     results_dir: ResultsDir = None,
-    run_id: options.RunId = None,
+    data_dir: options.DataDir = None,
+    run_id: RegradeId = None,
     progress: options.Progress = None,
 ) -> None:
     """Grade a run's stored submissions again, without an agent, as a run of its own: RUN_ID-regrade."""
-    from ..regrade import regrade_settings
-    from ..running import run_to_end
+    given = dict(locals())  # here, where it holds the arguments and nothing else
+    from .. import regrade as regrading  # every adapter's port comes with it, and `--help` needs none
 
-    flags = Flags(
-        environment_params=environment_params,
-        task_concurrency=task_concurrency,
-        max_retries=max_retries,
-        results_dir=results_dir,
-        run_id=run_id,
-        progress=progress,
-    )
+    flags = Flags(**{name: value for name, value in given.items() if name not in NO_FLAGS})
     stored = read_run(find_run(_folder(results_dir, config), run))
-    report, exit_code = run_to_end(regrade_settings(stored, environment, config or [], flags))
+    report, exit_code = regrading.regrade(stored, environment, config or [], flags, os.environ)
     typer.echo(report)
     raise typer.Exit(exit_code)
 

@@ -18,7 +18,7 @@ from .evaluation import ROOT, RUNS, Evaluation, evaluate
 from .known_bad import KNOWN_BAD
 from .parameters import SweBenchParameters
 from .patching import apply_command
-from .repository import RepositoryState, collect_patch, prepare_repository
+from .repository import Collected, RecordGone, RepositoryState, collect_patch, prepare_repository
 from .rows import Row, read_rows
 from .selection import select_rows
 from .upstream import swebench_version, test_spec
@@ -31,7 +31,7 @@ _AGENT_ENV = {"BASH_ENV": "/root/.bashrc"}
 """Upstream's images enter their conda environment there, which a plain `bash -c` does not read by itself."""
 
 Prepare: TypeAlias = Callable[[Sandbox, Row], Awaitable[RepositoryState]]
-Collect: TypeAlias = Callable[[Sandbox, RepositoryState], Awaitable[bytes]]
+Collect: TypeAlias = Callable[[Sandbox, RepositoryState], Awaitable[Collected]]
 Evaluate: TypeAlias = Callable[[Sandbox | None, Row, bytes, Path, float], Awaitable[Evaluation]]
 
 
@@ -133,15 +133,19 @@ class SweBenchBenchmark:
     async def _changed(
         self, task: PreparedTask, sandbox: Sandbox | None, handed_in: bytes | None
     ) -> tuple[bytes | None, dict[str, JsonValue]]:
-        """The repository's changes; that they cannot be had is no error where they are not what is graded."""
+        """The repository's changes; that they cannot be had is no error where they are not what is graded.
+
+        Nor where the agent destroyed what they are told from: it hands in nothing.
+        """
         if sandbox is None:
             return None, {}
         try:
-            return await self._collect(sandbox, RepositoryState.model_validate(task.extra["repository"])), {}
+            found = await self._collect(sandbox, RepositoryState.model_validate(task.extra["repository"]))
         except (SandboxFailed, SandboxLost) as exc:
-            if handed_in is None:
+            if handed_in is None and not isinstance(exc, RecordGone):
                 raise
             return None, {"worktree_error": str(exc)}
+        return found.patch, {"left_out": dict(found.left_out)} if found.left_out else {}
 
     async def grade(
         self, task: PreparedTask, submission: Submission, sandbox: Sandbox | None, context: AttemptContext

@@ -11,7 +11,6 @@ from pydantic import JsonValue
 
 from ....domain.errors import BenchmarkBroken, VerifierFailed
 from ....domain.ports import Sandbox
-from ....domain.sandbox import ExecResult
 from ....domain.value import Value
 from .evaluation_scripts import BLOCKED, DO_NOT_APPLY, Scripts
 from .patch_paths import patch_paths
@@ -22,7 +21,6 @@ from .upstream import Report, report, swebench_version, test_spec
 
 log = structlog.get_logger()
 ROOT = PurePosixPath("/testbed")
-MAX_LOG_BYTES = 256 * 1024 * 1024
 RUNS = 2
 """The eval script is run at most so often, each time with the whole time limit."""
 TEST_OUTPUT = "test_output.txt"
@@ -68,7 +66,7 @@ async def evaluate(sandbox: Sandbox | None, row: Row, patch: bytes, log_dir: Pat
     Raises:
         ConfigError: the package swebench is missing or another version.
         BenchmarkBroken: the hidden tests do not fit the image.
-        VerifierFailed: the image cannot be graded in, or the tests' shell was killed.
+        VerifierFailed: the image cannot be graded in.
         SandboxLost, SandboxFailed: as they came.
     """
     verdict = {"swebench_version": swebench_version(), "eval_timeout_s": limit_s}
@@ -88,7 +86,11 @@ class _TestRun:
     output: bytes
     returncode: int | None
     timed_out: bool
-    blocked: bool
+    truncated: bool
+
+    @property
+    def blocked(self) -> bool:
+        return self.output.startswith(BLOCKED.encode())
 
 
 class _Grading:
@@ -177,25 +179,13 @@ class _Grading:
         return found.resolved and not DISQUALIFYING.intersection(self._log_flags(run, found))
 
     async def _run(self, name: str, aside: tuple[str, ...] = ()) -> _TestRun:
-        command = self._scripts.run(name, self._limit_s, aside)
-        result = await self._sandbox.exec(command)
-        output = await self._output(name)
+        result = await self._sandbox.exec(self._scripts.run(self._limit_s, aside))
+        text = result.stdout
         if result.timed_out:
-            output += f"\n\nTimeout error: {self._limit_s:g} seconds exceeded.".encode()
-        text = output.decode("utf-8", "replace").encode()
-        await asyncio.to_thread(_write, self._log_dir / name, text)
-        run = _TestRun(output, _returncode(result), result.timed_out, BLOCKED in result.stdout.split())
-        if not run.timed_out and (run.returncode is None or run.returncode > _KILLED):
-            raise VerifierFailed(f"the tests' shell was killed: status {run.returncode or result.exit_code}")
-        return run
-
-    async def _output(self, name: str) -> bytes:
-        try:
-            return await self._sandbox.read_bytes(self._scripts.folder / name, MAX_LOG_BYTES)
-        except FileNotFoundError as exc:
-            raise VerifierFailed("the tests' log is gone") from exc
-        except ValueError as exc:
-            raise VerifierFailed(f"the tests' log cannot be read: {exc}") from exc
+            text += f"\n\nTimeout error: {self._limit_s:g} seconds exceeded."
+        output = text.encode("utf-8", "replace")
+        await asyncio.to_thread(_write, self._log_dir / name, output)
+        return _TestRun(output, result.exit_code, result.timed_out, result.truncated)
 
     async def _judged(self, run: _TestRun, confirmed: bool) -> Evaluation:
         self._verdict |= {"returncode": run.returncode, "timed_out": run.timed_out}
@@ -214,7 +204,10 @@ class _Grading:
 
     def _log_flags(self, run: _TestRun, found: Report) -> list[str]:
         flags = log_flags(self._row, run.output.decode("utf-8", "replace"), found)
-        return [*flags, "hidden_tests_blocked"] if run.blocked else flags
+        # The sandbox is alive, so that it was the submission's code that ended the shell, or printed without end.
+        killed = run.returncode is None or run.returncode > _KILLED
+        noted = {"hidden_tests_blocked": run.blocked, "tests_shell_killed": killed, "log_cut": run.truncated}
+        return [*flags, *(flag for flag, holds in noted.items() if holds)]
 
     def _flag(self, flag: str) -> None:
         if flag not in self._flags:
@@ -222,11 +215,6 @@ class _Grading:
 
     def _verdict_of(self, outcome: str) -> Evaluation:
         return Evaluation(**({"correct": False, "outcome": outcome, "flags": tuple(self._flags)} | self._verdict))
-
-
-def _returncode(result: ExecResult) -> int | None:
-    said = result.stdout.split()
-    return int(said[-1]) if len(said) > 1 and said[-2] == "returncode" else None
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -12,9 +12,11 @@ from .path_backup import SAVE_AND_PUT_BACK, bash_array
 NOT_FIT = 20
 """The image lacks what its last line of output names."""
 DO_NOT_APPLY = 21
-BLOCKED = "blocked"
-"""Printed when the hidden tests do not apply to the tree as the submission leaves it."""
+BLOCKED = "agentcompass: the hidden tests are blocked"
+"""First line of a log: the hidden tests do not apply to the tree as the submission leaves it."""
 SHORT_LIMIT_S = 300.0
+MAX_LOG_BYTES = 64 * 1024 * 1024
+"""Kept of a log, head and tail."""
 _TOOLS = PLAIN_GIT + SAVE_AND_PUT_BACK
 _LOOK = r"""
 unfit() { echo "$1" >&2; exit NOT_FIT; }
@@ -32,11 +34,11 @@ for i in "${!paths[@]}"; do save "$work/image" "$i" "${paths[i]}" || unfit "cann
 _PUT_BACK = r"""
 for i in "${aside[@]}"; do save "$work/submitted" "$i" "${paths[i]}" && put_back "$work/image" "$i" "${paths[i]}"; done
 for i in "${hidden[@]}"; do put_back "$work/image" "$i" "${paths[i]}"; done
-[ ! -s "$work/hidden.diff" ] || git apply --check "$work/hidden.diff" > "$work/blocked" 2>&1 || echo BLOCKED
+[ ! -s "$work/hidden.diff" ] || git apply --check "$work/hidden.diff" > "$work/blocked" 2>&1 || echo 'BLOCKED'
 """
+# `eval` reads the whole script before its first command: what the tests do to the file comes too late.
 _RUN = r"""
-env -u FORCE_COLOR -u PY_COLORS -u CLICOLOR_FORCE -u BASH_ENV bash "$work/eval.sh" > "$work/NAME" 2>&1
-echo "returncode $?"
+exec env -u FORCE_COLOR -u PY_COLORS -u CLICOLOR_FORCE -u BASH_ENV bash -c 'eval "$(< "$0")"' "$work/eval.sh" 2>&1
 """
 _RESTORE = r"""
 for i in "${aside[@]}"; do put_back "$work/submitted" "$i" "${paths[i]}"; done
@@ -58,10 +60,14 @@ class Scripts:
         body = body.replace("BASE", base_commit)
         return self._command(_TOOLS + body, SHORT_LIMIT_S, stdin=test_patch)
 
-    def run(self, log: str, limit_s: float, aside: Sequence[str] = ()) -> Command:
-        """Put the image's state back at the hidden tests' paths and at `aside`, then run the eval script."""
+    def run(self, limit_s: float, aside: Sequence[str] = ()) -> Command:
+        """Put the image's state back at the hidden tests' paths and at `aside`, then run the eval script.
+
+        The log is what it prints, in order: no file of it lies where the tests could write.
+        """
         put_back = _PUT_BACK.replace("BLOCKED", BLOCKED)
-        return self._command(f"({_TOOLS}{put_back})\n{_RUN.replace('NAME', log)}", limit_s, aside=aside)
+        command = self._command(f"({_TOOLS}{put_back})\n{_RUN}", limit_s, aside=aside)
+        return command.model_copy(update={"max_output_bytes": MAX_LOG_BYTES})
 
     def restore(self, aside: Sequence[str]) -> Command:
         """Put the submission's state back at `aside`."""

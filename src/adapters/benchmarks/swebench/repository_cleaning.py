@@ -72,7 +72,7 @@ remove_refs() {
   old_tags > "$store/tags"
   for entry in "$gitdir"/*; do
     case ${entry##*/} in
-      HEAD | config | config.worktree | description | hooks | index | sharedindex.*) ;;
+      HEAD | config | config.worktree | index | sharedindex.*) ;;
       info | modules | objects | shallow) ;;
       *) rm -rf -- "$entry" ;;
     esac
@@ -91,12 +91,44 @@ remove_refs() {
   echo "checked.refs=$after"
 }
 
-remove_remotes() {
+# Of the submodules' repositories those stay that an entry of the index names: by path, by .gitmodules or by its folder.
+remove_modules() {
+  local count=0 entry key line module path
+  image_git ls-files -s -z | sed -zn 's/^160000 [^\t]*\t//p' > "$store/gitlinks"
+  while IFS= read -r -d '' path; do
+    printf '%s\0' "$gitdir/modules/$path"
+    if [ -f "$path/.git" ] && IFS= read -r line < "$path/.git"; then
+      (cd -P "$path" && cd -P "${line#gitdir: }" && printf '%s\0' "$PWD") 2> /dev/null || true
+    fi
+  done < "$store/gitlinks" > "$store/modules"
+  { image_git config --file .gitmodules -z --get-regexp '^submodule\..*\.path$' 2> /dev/null || true; } |
+    while IFS= read -r -d '' entry; do
+      key=${entry%%$'\n'*} path=${entry#*$'\n'}
+      key=${key#submodule.}
+      if grep -Fxzq -e "$path" "$store/gitlinks"; then printf '%s\0' "$gitdir/modules/${key%.path}"; fi
+    done >> "$store/modules"
+  while IFS= read -r -d '' module; do
+    if grep -Fxzq -e "$module" "$store/modules"; then
+      printf 'nested=%q\n' "${module#"$tree/"}"
+    else
+      rm -rf -- "$module"
+      count=$((count + 1))
+    fi
+  done < <(find "$gitdir/modules" -type d -exec test -e '{}/HEAD' ';' -print0 -prune 2> /dev/null || true)
+  echo "removed.modules=$count"
+}
+
+remove_settings() {
   local section
-  { image_git config --file "$gitdir/config" --name-only --get-regexp '^(remote|branch)\.' || true; } |
+  { image_git config --file "$gitdir/config" --name-only --get-regexp '^(remote|branch|alias)\.' || true; } |
     sed 's/\.[^.]*$//' | sort -u | while IFS= read -r section; do
       image_git config --file "$gitdir/config" --remove-section "$section"
     done
+}
+
+count_staged() {
+  local options=(--cached --no-renames --ignore-submodules=all --diff-filter=d --name-only)
+  echo "checked.staged=$(image_git diff-index "${options[@]}" "$head" | wc -l)"
 }
 
 remove_stray_files() (
@@ -132,14 +164,16 @@ remove_objects() {
 
 remove_worktrees
 remove_refs
-remove_remotes
+remove_modules
+remove_settings
 remove_stray_files
 remove_objects
+count_staged
 [ -O "$gitdir" ] || chown -R -h --reference="$gitdir" "$gitdir"
 echo "head=$head"
 echo "relation=$relation"
 """
-"""Prints `removed.WHAT=COUNT` and `checked.WHAT=COUNT`.
+"""Prints `removed.WHAT=COUNT` and `checked.WHAT=COUNT`, and `nested=PATH` for each submodule's repository that stays.
 
 All objects of the repository are counted against those that HEAD, the refs kept and the index need; more are packed
 away, and counted again. Nothing of the work tree or the index is touched, but for linked work trees, which are removed

@@ -1,7 +1,7 @@
 """Bash that records the work tree in a repository of its own, apart from the agent's, and compares with it later."""
 
 NO_LARGER_THAN = 32 * 1024 * 1024
-"""Bytes of a patch, and of a file that is new or changed in it."""
+"""Bytes of a patch, and of a file that is new or changed in it; what is beyond is left out of it."""
 
 STORE = r"""
 # A repository whose settings are all its own: neither those of the work tree, the user or the machine, nor attributes
@@ -72,20 +72,29 @@ seed "$store"
 # What is larger than the threshold goes straight into one pack, which is faster than a file for each.
 store_git -c core.bigFileThreshold=1 add -A
 echo "base_tree=$(git write-tree)"
+# So many that they fit in what is kept of the output.
+sed -z 's/^\.\///;/^\.git$/d' "$store/nested" | sort -z | sed -zn 1,200p |
+  while IFS= read -r -d '' path; do printf 'nested=%q\n' "$path"; done
 store_git ls-files -z -o -i --exclude-standard --directory |
   sed -zn '/\n/!{s/[][\\*?]/\\&/g;s/ $/\\ /;s/^/\//;p}' | tr '\0' '\n' > "$store/ignored"
 """
-"""Prints `base_tree=ID`. Beside it are kept the rules of what is ignored, and what is ignored now."""
+"""Prints `base_tree=ID`, and `nested=PATH` for each repository inside of /testbed.
+
+Beside the tree are kept the rules of what is ignored, and what is ignored now.
+"""
 
 COLLECT = r"""
 out=$store/collected
+lost() { echo lost=; exit 0; }
+[ -d "$store/git" ] || lost
 rm -rf "$out"
 mkdir -p "$out/nothing"
 cd -P "$tree" 2> /dev/null || cd "$out/nothing"
 tree=$PWD
 enter_store "$out/git"
 echo "$store/git/objects" > "$out/git/objects/info/alternates"
-git read-tree "$AC_TREE" || { echo lost=; exit 0; }
+git rev-list --objects --quiet "$AC_TREE" || [ $? != 128 ] || lost
+git read-tree "$AC_TREE"
 
 # Files that the agent has added although they are ignored are in its index only.
 read_agents_index() {
@@ -99,17 +108,20 @@ ignored_from_start() {
     check-ignore --no-index -z --stdin || true
 }
 
-refuse() { printf 'large=%s %q\n' "$1" "${2#./}"; }
-
-refuse_large_files() {
+large_files() {
   local path
-  [ -s "$out/large" ] || return 0
   { store_git check-ignore -z --stdin || true; } < "$out/large" > "$out/skipped"
   ignored_from_start < "$out/large" >> "$out/skipped"
   comm -z -23 <(sort -z "$out/large") <(sort -z "$out/skipped") | while IFS= read -r -d '' path; do
     [ "$(git rev-parse -q --verify "$AC_TREE:${path#./}")" = "$(git hash-object --no-filters -- "$path")" ] ||
-      refuse "$(stat -c %s -- "$path")" "$path"
+      printf '%s %s\0' "$(stat -c %s -- "$path" || echo 0)" "${path#./}"
   done
+}
+
+take_all() {
+  local line unread=()
+  while IFS= read -r -d '' line; do unread+=(":(top,exclude,literal)${line#* }"); done < "$out/left"
+  store_git add -A ${unread[@]+-- . "${unread[@]}"}
 }
 
 leave_out_what_was_ignored() {
@@ -117,25 +129,59 @@ leave_out_what_was_ignored() {
   [ ! -s "$out/dropped" ] || git update-index --force-remove -z --stdin < "$out/dropped"
 }
 
-largest_files() {
-  git diff-index --cached -z --name-only --diff-filter=d "$AC_TREE" | xargs -0 -r stat --printf='%s %n\0' -- |
-    sort -zrn | sed -zn 1,5p | while read -r -d '' size path; do refuse "$size" "$path"; done
+# What is left out is as it was; what was in a folder of the same name is gone.
+put_back() {
+  sed -z 's/^[0-9]* //' "$out/left" > "$out/names"
+  [ -s "$out/names" ] || return 0
+  xargs -0 git --literal-pathspecs ls-files -z -- < "$out/names" | git update-index --force-remove -z --stdin
+  xargs -0 git --literal-pathspecs ls-tree -z "$AC_TREE" -- < "$out/names" | sed -z '/^040000 /d' |
+    git update-index -z --index-info
+}
+
+write_patch() {
+  git diff-index --cached -p --binary --full-index --no-renames --no-color --no-ext-diff --no-textconv \
+    --src-prefix=a/ --dst-prefix=b/ "$AC_TREE" > "$out/patch"
+  size=$(stat -c %s "$out/patch")
+}
+
+# How many bytes of the patch each file takes; a file that became a link, or the reverse, takes two parts.
+parts() {
+  local change path end part=0 starts=()
+  while IFS=: read -r end _; do starts+=("$end"); done < <(grep -abo '^diff --git ' "$out/patch")
+  git diff-index --cached -z --no-renames "$AC_TREE" |
+    while IFS= read -r -d '' change && IFS= read -r -d '' path; do
+      end=$((part + 1))
+      [ "${change##* }" != T ] || end=$((part + 2))
+      printf '%s %s\0' "$((${starts[end]:-$size} - starts[part]))" "$path"
+      part=$end
+    done
+}
+
+leave_out_largest_parts() {
+  local line left=$size
+  parts | sort -zrn > "$out/parts"
+  while [ "$left" -gt "$AC_LARGEST" ] && IFS= read -r -d '' line; do
+    left=$((left - ${line%% *}))
+    printf '%s\0' "$line" >> "$out/left"
+  done < "$out/parts"
 }
 
 read_agents_index 2> /dev/null || : > "$out/tracked"
 survey "$out"
 seed "$out" || { git read-tree "$AC_TREE"; : > "$out/tracked"; seed "$out"; }
-refused=$(refuse_large_files)
-if [ -z "$refused" ]; then
-  store_git add -A || store_git add -A  # a file may go while it is read, where services are left running
-  leave_out_what_was_ignored
-  git diff-index --cached -p --binary --full-index --no-renames --no-color --no-ext-diff --no-textconv \
-    --src-prefix=a/ --dst-prefix=b/ "$AC_TREE" > "$out/patch"
-  size=$(stat -c %s "$out/patch")
-  [ "$size" -le "$AC_LARGEST" ] || refused=$(largest_files)
+large_files > "$out/left"
+take_all || take_all  # a file may go while it is read, where services are left running
+leave_out_what_was_ignored
+put_back
+write_patch
+if [ "$size" -gt "$AC_LARGEST" ]; then
+  leave_out_largest_parts
+  put_back
+  write_patch
 fi
-if [ -n "$refused" ]; then printf '%s\n' "$refused"; exit 0; fi
+sort -zrn "$out/left" | sed -zn 1,200p |
+  while IFS= read -r -d '' line; do printf 'left_out=%s %q\n' "${line%% *}" "${line#* }"; done
 read -r sha256 _ < <(sha256sum "$out/patch")
 printf 'size=%s\nsha256=%s\npatch=%s\n' "$size" "$sha256" "$AC_STORE/collected/patch"
 """
-"""Prints `size`, `sha256` and `patch` (its path); or `lost=`, or a line `large=BYTES NAME` for each file too large."""
+"""Prints `size`, `sha256` and `patch` (its path), and `left_out=BYTES NAME` for what is not in it; or `lost=`."""

@@ -9,29 +9,32 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from .patch_paths import patch_paths
-from .rows import Row
+from .rows import END, START, Row
 from .upstream import Report
 
-START, END = ">>>>> Start Test Output", ">>>>> End Test Output"
 _EXIT_CODE = re.compile(r">>>>> Test Exit Code:\s*(-?\d+)")
 _TRACED_AND_ECHOED = 2
 DISQUALIFYING = frozenset(
     {"no_required_tests", "markers_forged", "outcomes_contradicted", "hidden_tests_blocked", "not_confirmed"}
 )
 """Flags that no submission is correct with, whatever upstream's report says."""
-SETTINGS_FILES = frozenset({"setup.cfg", "pyproject.toml", "setup.py"})
+SETTINGS_FILES = frozenset({"setup.cfg", "pyproject.toml"})
 """Files that set much besides the tests: they count when `settings_of_tests` of them has changed."""
-_HOOKS = frozenset({"conftest.py", "sitecustomize.py", "usercustomize.py", "entry_points.txt", ".gitattributes"})
+_HOOKS = frozenset({"conftest.py", "entry_points.txt", ".gitattributes"})
+_HOOK_SUFFIXES = frozenset({".pth", ".pyc"})
+_STARTS_WITH_PYTHON = frozenset({"sitecustomize", "usercustomize"})
 _RUNNER_SETTINGS = frozenset(
-    {"pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "tox.ini", "tox.toml", ".coveragerc"}
+    {"pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "tox.ini", "tox.toml", ".coveragerc", "setup.py"}
 )
 _TEST_FOLDER = re.compile(r"(?i)(^|_)tests?(ing|_|$)")
 _TEST_TOOLS = frozenset({"_pytest", "pytest", "pluggy", "iniconfig", "py", "tox", "coverage", "hypothesis", "xdist"})
+_RUNNERS = frozenset({"_pytest", "pytest", "pluggy", "unittest"})
+_IMPORT_ROOTS = frozenset({"src", "lib"})
+_MODULE_SUFFIXES = frozenset({".py", ".so"})
 _SHADOWED = (sys.stdlib_module_names | _TEST_TOOLS) - {"test"}
 _SECTIONS = re.compile(
     r"(tool:)?pytest|tox(:.*)?|testenv.*|coverage:.*|nosetests|aliases|options\.(entry_points|data_files)"
 )
-_CODE_THAT_HOOKS = re.compile(r"pytest11|sitecustomize|usercustomize|\.pth\b|conftest")
 _SKIPS = re.compile(r"(?m)^SKIPPED \[\d+\]|\.\.\. skipped\b|\b[1-9]\d* skipped\b|(?i:Skip:)|^test_\w+ s$")
 
 
@@ -44,26 +47,43 @@ def suspects(paths: Iterable[str], row: Row) -> dict[str, str]:
     hidden = patch_paths(row.test_patch.encode())
     folders = _test_folders(hidden)
     command = _test_command(row)
-    flags = {path: _flag(path, hidden, folders, command) for path in paths if path not in hidden}
+    own = row.repo.rpartition("/")[2]
+    known = [path for path in paths if path not in hidden]
+    flags = {path: _flag_of_name(path, own) or _flag_of_place(path, hidden, folders, command) for path in known}
     return {path: flag for path, flag in flags.items() if flag}
 
 
-def _flag(path: str, hidden: tuple[str, ...], folders: frozenset[str], command: frozenset[str]) -> str:
+def _flag_of_name(path: str, own: str) -> str:
     pure = PurePosixPath(path)
-    parents = {str(parent) for parent in pure.parents}
-    if pure.name in _HOOKS or pure.suffix == ".pth" or _shadows(pure):
-        return "outcome_hooks"
     if pure.name in _RUNNER_SETTINGS:
         return "test_settings"
+    stems = [_stem(part) for part in pure.parts]
+    hooks = pure.name in _HOOKS or pure.suffix in _HOOK_SUFFIXES or not _STARTS_WITH_PYTHON.isdisjoint(stems)
+    return "outcome_hooks" if hooks or _shadows(pure, stems, own) else ""
+
+
+def _flag_of_place(path: str, hidden: tuple[str, ...], folders: frozenset[str], command: frozenset[str]) -> str:
+    parents = {str(parent) for parent in PurePosixPath(path).parents}
     if path in command or any(f"{test}/".startswith(f"{path}/") for test in hidden) or parents & folders:
         return "test_files"
     return ""
 
 
-def _shadows(path: PurePosixPath) -> bool:
-    """A module at the root goes before that of the standard library, and before the tests' tools."""
-    top = path.parts[0].removesuffix(".py") if len(path.parts) == 1 or path.name == "__init__.py" else ""
-    return len(path.parts) <= 2 and path.suffix == ".py" and top in _SHADOWED
+def _stem(part: str) -> str:
+    """What a module of that file or folder is imported as: `a` of `a.cpython-311-x86_64-linux-gnu.so`."""
+    return part.partition(".")[0]
+
+
+def _shadows(path: PurePosixPath, stems: list[str], own: str) -> bool:
+    """A module at the root goes before that of the standard library, and before the tests' tools.
+
+    Not the repository's `own`: what pytest's own repository has as `src/_pytest` is what is to be mended there.
+    """
+    within = stems[1:] if len(stems) > 1 and stems[0] in _IMPORT_ROOTS else stems
+    if not {stems[0], within[0]}.isdisjoint(_RUNNERS - {own, f"_{own}"}):
+        return True
+    is_module = path.suffix in _MODULE_SUFFIXES and stems[1:] in ([], ["__init__"])
+    return is_module and stems[0] in _SHADOWED - {own, f"_{own}"}
 
 
 def _test_folders(hidden: Iterable[str]) -> frozenset[str]:
@@ -80,7 +100,7 @@ def settings_of_tests(name: str, content: bytes) -> Any:
     """What of a SETTINGS_FILES file the test tools read, or what registers code with them; it is to be compared."""
     text = content.decode("utf-8", "replace")
     try:
-        return {"setup.cfg": _of_setup_cfg, "pyproject.toml": _of_pyproject, "setup.py": _of_setup_py}[name](text)
+        return {"setup.cfg": _of_setup_cfg, "pyproject.toml": _of_pyproject}[name](text)
     except (configparser.Error, tomllib.TOMLDecodeError):
         return text
 
@@ -110,10 +130,6 @@ def _of_pyproject(text: str) -> Any:
 def _table(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     found = data.get(name)
     return found if isinstance(found, dict) else {}
-
-
-def _of_setup_py(text: str) -> Any:
-    return _CODE_THAT_HOOKS.findall(text)
 
 
 def log_flags(row: Row, log: str, report: Report) -> list[str]:
