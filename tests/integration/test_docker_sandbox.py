@@ -208,7 +208,7 @@ async def test_a_gigabyte_of_output_leaves_memory_bounded(sandbox: Sandbox) -> N
 
 
 async def test_a_daemon_goes_on_and_prints_into_the_void(sandbox: Sandbox) -> None:
-    script = "(n=0; while n=$((n + 1)) && echo $n > count; do echo noise; sleep 0.1; done) & echo done"
+    script = "(n=0; while n=$((n + 1)) && echo $n > next && mv next count; do echo noise; sleep 0.1; done) & echo done"
     result = await sandbox.exec(sh(script))
     await asyncio.sleep(1)
     first = await sandbox.exec(sh("cat count"))
