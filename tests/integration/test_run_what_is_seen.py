@@ -131,7 +131,7 @@ def test_tests_that_leave_no_verdict_are_an_error(suite: Suite, task: str) -> No
     attempt = suite.attempts[task]
 
     assert (attempt["status"], attempt["score"]) == ("eval_error", None)
-    assert attempt["failure"]["kind"] == "VerifierFailed"
+    assert attempt["failure"]["kind"] == "VerdictMissing"
     assert "no reward.txt or reward.json" in attempt["error"]
     assert suite.run.log(task, "verifier/test-stdout.txt") == "nothing to say\n"
 
