@@ -19,7 +19,7 @@ from agentcompass.adapters.support.supervised_commands import (
 from agentcompass.domain.errors import SandboxLost
 from agentcompass.domain.sandbox import Command
 
-HOME = PurePosixPath("/work")
+HOME = PurePosixPath("/app")
 
 
 class Run:
@@ -61,7 +61,7 @@ def test_a_short_command_without_stdin_needs_no_file() -> None:
     made, files = invocation(Command(argv=("ls",), timeout_s=1))
 
     assert files == {}
-    assert (made.cwd, made.stdin_path, made.script_path, made.folder) == ("/work", "/dev/null", "", "")
+    assert (made.cwd, made.stdin_path, made.script_path, made.folder) == ("/app", "/dev/null", "", "")
 
 
 def test_stdin_and_a_long_script_lie_in_a_folder_of_the_command() -> None:
@@ -78,7 +78,7 @@ def test_a_folder_of_work_is_within_the_workspace_unless_it_is_absolute() -> Non
     made, _ = invocation(Command(argv=("ls",), cwd=PurePosixPath("sub"), timeout_s=1))
     absolute, _ = invocation(Command(argv=("ls",), cwd=PurePosixPath("/tmp"), timeout_s=1))
 
-    assert (made.cwd, absolute.cwd) == ("/work/sub", "/tmp")
+    assert (made.cwd, absolute.cwd) == ("/app/sub", "/tmp")
 
 
 def test_the_commands_own_odd_variables_win() -> None:

@@ -323,7 +323,8 @@ def _json(value: Any) -> JsonValue:
         return [_json(item) for item in value]
     if isinstance(value, datetime | date | time) or (isinstance(value, float) and not math.isfinite(value)):
         return str(value)
-    return value  # type: ignore[no-any-return]  # the rest of what TOML has is JSON
+    plain: JsonValue = value  # the rest of what TOML has is JSON
+    return plain
 
 
 def _scaled(

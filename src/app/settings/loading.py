@@ -20,6 +20,7 @@ from .provenance import Layer
 from .section import Section, part_of, read_section
 from .variables import NAMED_SECTIONS, variable_layer
 
+NO_FLAGS = Flags()
 NO_MODEL = "none"
 """The model's name where a harness needs none."""
 
@@ -28,7 +29,7 @@ def load_settings(
     used: Used,
     *,
     config: Sequence[Path] = (),
-    flags: Flags = Flags(),  # noqa: B008 - frozen
+    flags: Flags = NO_FLAGS,
     environ: Mapping[str, str],
     catalog: Catalog | None = None,
 ) -> Settings:
