@@ -53,7 +53,7 @@ BUILT_INS: Mapping[Kind, Mapping[str, str]] = {
         "replay": f"{_ADAPTERS}.models.replay:ReplayModel",
     },
     Kind.BENCHMARKS: {
-        "task_directory": f"{_ADAPTERS}.benchmarks.task_directory:TaskDirectoryBenchmark",
+        "task_directory": f"{_ADAPTERS}.benchmarks.task_directory.benchmark:TaskDirectoryBenchmark",
         "terminal_bench_2": f"{_ADAPTERS}.benchmarks.terminal_bench_2:TerminalBench2Benchmark",
         "quickstart": f"{_ADAPTERS}.benchmarks.quickstart:QuickstartBenchmark",
         "swebench_verified": f"{_ADAPTERS}.benchmarks.swebench.benchmark:SweBenchVerifiedBenchmark",

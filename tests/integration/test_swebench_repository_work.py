@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 from agentcompass.adapters.benchmarks.swebench.repository import RecordGone, RepositoryState, collect_patch
-from agentcompass.adapters.benchmarks.verifier_script import NOT_ROOT
+from agentcompass.adapters.benchmarks.task_directory.verifier_script import NOT_ROOT
 from agentcompass.adapters.environments.host_process.environment import HostProcessEnvironment, HostProcessParameters
 from agentcompass.domain.errors import SandboxFailed
 from agentcompass.domain.ports import Sandbox

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from agentcompass.adapters.benchmarks.task_directory import TaskDirectoryBenchmark, TaskDirectoryParameters
+from agentcompass.adapters.benchmarks.task_directory.benchmark import TaskDirectoryBenchmark, TaskDirectoryParameters
 from agentcompass.adapters.environments.docker.endpoint import resolve_endpoint
 from agentcompass.adapters.environments.docker.environment import DockerEnvironment, DockerParameters
 from agentcompass.adapters.recipes.task_directory import TaskDirectoryRecipe

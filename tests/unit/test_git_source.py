@@ -7,8 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from agentcompass.adapters.benchmarks.git_source import checkout, shown_url
-from agentcompass.adapters.benchmarks.task_directory import TaskDirectoryBenchmark, TaskDirectoryParameters
+from agentcompass.adapters.benchmarks.task_directory.benchmark import TaskDirectoryBenchmark, TaskDirectoryParameters
+from agentcompass.adapters.benchmarks.task_directory.git_source import checkout, shown_url
 from agentcompass.adapters.benchmarks.terminal_bench_2 import (
     UPSTREAM_COMMIT,
     UPSTREAM_URL,

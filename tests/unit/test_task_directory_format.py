@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 from agentcompass.adapters.benchmarks.quickstart import QuickstartParameters
-from agentcompass.adapters.benchmarks.task_directory import TaskDirectoryBenchmark, TaskDirectoryParameters
-from agentcompass.adapters.benchmarks.task_folder import checksum, find_tasks, read_task, strip_canary
-from agentcompass.adapters.benchmarks.task_toml import TaskProblems, interpolated, parse_task_toml
+from agentcompass.adapters.benchmarks.task_directory.benchmark import TaskDirectoryBenchmark, TaskDirectoryParameters
+from agentcompass.adapters.benchmarks.task_directory.task_folder import checksum, find_tasks, read_task, strip_canary
+from agentcompass.adapters.benchmarks.task_directory.task_toml import TaskProblems, interpolated, parse_task_toml
 from agentcompass.domain.errors import ConfigError
 from agentcompass.domain.task import Task, TaskSelection
 from agentcompass.domain.value import Parameters

@@ -8,9 +8,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
-from agentcompass.adapters.benchmarks import artifacts, task_directory, verifier
-from agentcompass.adapters.benchmarks.task_directory import TaskDirectoryBenchmark, TaskDirectoryParameters
-from agentcompass.adapters.benchmarks.verifier import VerifierTimedOut
+from agentcompass.adapters.benchmarks.task_directory import artifacts, benchmark, verifier
+from agentcompass.adapters.benchmarks.task_directory.benchmark import TaskDirectoryBenchmark, TaskDirectoryParameters
+from agentcompass.adapters.benchmarks.task_directory.verifier import VerifierTimedOut
 from agentcompass.adapters.environments.host_process.environment import HostProcessEnvironment, HostProcessParameters
 from agentcompass.adapters.recipes.task_directory import TaskDirectoryRecipe
 from agentcompass.domain.attempt import ExitReason, HarnessResult
@@ -637,7 +637,7 @@ async def test_an_artifact_that_is_too_much_stays_and_is_told(tmp_path: Path, mo
 async def test_an_artifact_that_is_too_much_is_told_by_the_grade(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(task_directory, "MAX_ARTIFACT_BYTES", 1024 * 1024)
+    monkeypatch.setattr(benchmark, "MAX_ARTIFACT_BYTES", 1024 * 1024)
     make(tmp_path)
     async with life(tmp_path) as it:
         await it.run('head -c 3000000 /dev/zero > "$AGENTCOMPASS_ROOT/logs/artifacts/big"')

@@ -3,7 +3,7 @@
 from pathlib import Path, PurePosixPath
 
 import pytest
-from agentcompass.adapters.benchmarks.task_directory import TaskDirectoryBenchmark, TaskDirectoryParameters
+from agentcompass.adapters.benchmarks.task_directory.benchmark import TaskDirectoryBenchmark, TaskDirectoryParameters
 from agentcompass.adapters.recipes.task_directory import TaskDirectoryRecipe
 from agentcompass.domain.errors import ConfigError
 from agentcompass.domain.resolving import resolve_spec

@@ -6,8 +6,13 @@ import tempfile
 from pathlib import Path, PurePosixPath
 
 import pytest
-from agentcompass.adapters.benchmarks.verifier_report import REPORTED_FILES, Report, TornReport, read_report
-from agentcompass.adapters.benchmarks.verifier_script import report_script
+from agentcompass.adapters.benchmarks.task_directory.verifier_report import (
+    REPORTED_FILES,
+    Report,
+    TornReport,
+    read_report,
+)
+from agentcompass.adapters.benchmarks.task_directory.verifier_script import report_script
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

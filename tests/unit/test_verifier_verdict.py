@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from agentcompass.adapters.benchmarks.verdict import (
+from agentcompass.adapters.benchmarks.task_directory.verdict import (
     Evidence,
     NoVerdict,
     ctrf_counts,

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import ClassVar
 
-from .task_directory import TaskDirectoryBenchmark
+from .task_directory.benchmark import TaskDirectoryBenchmark
 
 UPSTREAM_URL = "https://github.com/laude-institute/terminal-bench-2.git"
 UPSTREAM_COMMIT = "69671fbaac6d67a7ef0dfec016cc38a64ef7a77c"

@@ -51,7 +51,7 @@ class Flags:
 def defaults_layer() -> Layer:
     """config/defaults.yaml, as installed."""
     text = files("agentcompass.config").joinpath("defaults.yaml").read_text(encoding="utf-8")
-    return _file_layer(LayerKind.DEFAULTS, DEFAULTS_LABEL, text, shared=True)
+    return _file_layer(LayerKind.DEFAULTS, DEFAULTS_LABEL, parse_yaml(text, DEFAULTS_LABEL, is_own=True), shared=True)
 
 
 def private_layer(path: Path) -> Layer:
@@ -60,7 +60,10 @@ def private_layer(path: Path) -> Layer:
     Raises:
         ConfigError: it cannot be read, is no UTF-8, or no mapping.
     """
-    return _file_layer(LayerKind.FILE, str(path), _text_of(path, "--config"), shared=_in_repository(path))
+    label = printable(str(path))
+    return _file_layer(
+        LayerKind.FILE, label, parse_yaml(_text_of(path, "--config"), label), shared=_in_repository(path)
+    )
 
 
 def settings_flags(flags: Flags) -> Layer:
@@ -120,9 +123,7 @@ def _at(kind: LayerKind, label: str, line: int) -> Origin:
     return Origin(kind, f"{label}:{line}" if line else label)
 
 
-def _file_layer(kind: LayerKind, label: str, text: str, *, shared: bool) -> Layer:
-    label = printable(label)
-    parsed = parse_yaml(text, label)
+def _file_layer(kind: LayerKind, label: str, parsed: Parsed, *, shared: bool) -> Layer:
     if parsed.value is not None and not isinstance(parsed.value, dict):
         raise ConfigError(f"{label}: expected a mapping of sections (run, model, environments, ...)")
     origins = {path: _at(kind, label, line) for path, line in parsed.lines.items() if path}

@@ -9,7 +9,7 @@ from pydantic import Field, JsonValue
 from ....domain.sandbox import LONGEST_TIMEOUT_S
 from ....domain.task import Task, TaskSelection
 from ....domain.value import Parameters
-from ..task_directory import TaskDirectoryBenchmark, TaskDirectoryParameters
+from ..task_directory.benchmark import TaskDirectoryBenchmark, TaskDirectoryParameters
 
 HERE = Path(__file__).parent
 RECORDED = HERE / "recorded"

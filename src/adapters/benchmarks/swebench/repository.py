@@ -12,7 +12,7 @@ from ....domain.errors import BenchmarkBroken, SandboxFailed
 from ....domain.ports import Sandbox
 from ....domain.sandbox import Command, ExecResult
 from ....domain.value import Value
-from ..verifier_script import NEEDS_ROOT, NOT_ROOT
+from ..task_directory.verifier_script import NEEDS_ROOT, NOT_ROOT
 from .repository_cleaning import CLEAN, OPEN, START
 from .repository_snapshot import COLLECT, NO_LARGER_THAN, SNAPSHOT, STORE
 from .rows import Row

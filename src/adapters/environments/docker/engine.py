@@ -107,7 +107,7 @@ def connect(endpoint: Endpoint, timeout_s: float) -> APIClient:
             use_ssh_client=endpoint.url.startswith("ssh://"),
             max_pool_size=_POOLED_CONNECTIONS,
         )
-    except (DockerException, requests.RequestException, OSError) as exc:
+    except (DockerException, requests.RequestException, OSError, ValueError) as exc:  # ValueError: no such URL
         message = f"no Docker engine answers at {endpoint.url!r} ({endpoint.origin}): {explanation(exc)}"
         raise SandboxStartFailed(message, hint=_next_step(endpoint)) from exc
     client.headers["Accept-Encoding"] = "identity"

@@ -151,7 +151,7 @@ class DockerEnvironment:
         try:
             endpoint = self._engine.endpoint()
             async with asyncio.timeout(_CHECK_LIMIT_S):
-                return await asyncio.to_thread(_checks, endpoint)
+                return await asyncio.to_thread(_checks, endpoint, self._parameters.cpu)
         except AgentCompassError as exc:
             return [Check(name="engine", ok=False, detail=exc.message, hint=exc.hint or "see `docker context ls`")]
         except (TimeoutError, *FAILURES) as exc:
@@ -240,7 +240,7 @@ def _selected(labels: dict[str, str], selector: SweepSelector) -> bool:
     return selects(selector, run_id=run_id, host=host, process=process, expires=expires)
 
 
-def _checks(endpoint: Endpoint) -> list[Check]:
+def _checks(endpoint: Endpoint, wanted_cores: float | None) -> list[Check]:
     client = connect(endpoint, _CHECK_CALL_LIMIT_S)
     try:
         version, info = client.version(), client.info()
@@ -248,12 +248,17 @@ def _checks(endpoint: Endpoint) -> list[Check]:
     finally:
         client.close()
     engine = f"Docker {version.get('Version')} (API {version.get('ApiVersion')}) at {endpoint.url}, {endpoint.origin}"
-    platform = (
-        f"{version.get('Os')}/{version.get('Arch')}, {info.get('NCPU')} cores, {info.get('MemTotal', 0) >> 20} MiB"
-    )
+    cores = info.get("NCPU")
+    platform = f"{version.get('Os')}/{version.get('Arch')}, {cores} cores, {info.get('MemTotal', 0) >> 20} MiB"
+    too_many = bool(cores and wanted_cores and wanted_cores > cores)
     return [
         Check(name="engine", ok=True, detail=engine),
-        Check(name="platform", ok=True, detail=platform),
+        Check(
+            name="platform",
+            ok=not too_many,
+            detail=f"{platform}; cpu={wanted_cores:g} is wanted" if too_many else platform,
+            hint="lower environments.docker.cpu" if too_many else "",
+        ),
         _disk(Path(str(info.get("DockerRootDir") or "/")), local=endpoint.socket is not None),
         Check(
             name="leftovers",

@@ -10,6 +10,7 @@ from typing import IO, Protocol
 import modal
 from modal.container_process import ContainerProcess
 from modal.io_streams import StreamReader
+from modal.stream_type import StreamType
 
 from ...support.shell_supervision import MARK_VARIABLE, Mark
 from ...support.streams import EndMarker, HeadAndTail
@@ -47,9 +48,10 @@ class ModalProcess:
         argv: Sequence[str],
         env: Mapping[str, str],
         limit_s: float,
-        sinks: tuple[Sink, Sink],
+        sinks: tuple[Sink | None, Sink],
         workdir: str | None = "/",
     ) -> None:
+        """`sinks` take stdout and stderr; where stdout has none it is thrown away, and stderr read after a failure."""
         self.started_at: float | None = None
         """By `time.monotonic`, when Modal had started it."""
         self.ended_at: float | None = None
@@ -70,23 +72,46 @@ class ModalProcess:
         Raises what the SDK raises.
         """
         process = await sandbox.exec.aio(
-            *self._argv, timeout=math.ceil(self._limit_s), workdir=self._workdir, env=self._env, text=False
+            *self._argv,
+            timeout=math.ceil(self._limit_s),
+            workdir=self._workdir,
+            env=self._env,
+            text=False,
+            stdout=StreamType.PIPE if self._sinks[0] else StreamType.DEVNULL,
         )
         self.started_at = time.monotonic()
-        streams = zip((process.stdout, process.stderr), self._sinks, strict=True)
-        drains = [asyncio.ensure_future(_drain(stream, sink)) for stream, sink in streams]
         try:
             if stdin is not None:
                 await _feed(process, stdin)
-            await self._watch(process, drains)
+            await (self._read(process) if self._sinks[0] else self._await_end(process))
         finally:
             self.ended_at = time.monotonic()
+
+    async def _read(self, process: ContainerProcess[bytes]) -> None:
+        streams = zip((process.stdout, process.stderr), self._sinks, strict=True)
+        drains = [asyncio.ensure_future(_drain(stream, sink)) for stream, sink in streams if sink]
+        try:
+            await self._watch(process, drains)
+        finally:
             for drain in drains:
                 drain.cancel()
             await asyncio.gather(*drains, return_exceptions=True)
-        if self.code is None and not all(sink.ended for sink in self._sinks):
+        if self.code is None and not all(sink and sink.ended for sink in self._sinks):
             async with asyncio.timeout(_CODE_LIMIT_S):
                 self.code = await process.wait.aio()
+
+    async def _await_end(self, process: ContainerProcess[bytes]) -> None:
+        waiting = asyncio.ensure_future(process.wait.aio())
+        try:
+            while not (await asyncio.wait({waiting}, timeout=_LOOK_AFTER_S))[0]:
+                await process.poll.aio()  # raises where the worker is gone, which `wait` goes on asking
+            self.code = waiting.result()
+        finally:
+            waiting.cancel()
+        if self.code:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_CODE_LIMIT_S):
+                    await _drain(process.stderr, self._sinks[1])
 
     async def _watch(self, process: ContainerProcess[bytes], drains: "Sequence[asyncio.Future[None]]") -> None:
         # Streams may stay open though the command has ended (a background child holds them), and a worker that is
@@ -196,22 +221,27 @@ class _Marked:
 
 
 async def _drain(stream: StreamReader[bytes], sink: Sink) -> None:
-    chunks = aiter(stream)
+    chunks, is_over = aiter(stream), False
     try:
         async for chunk in chunks:
             sink.feed(chunk)
             if sink.ended:
                 return
+        is_over = True
     finally:
         sink.close()
-        with suppress(*FAILURES):
-            await chunks.aclose()
+        if not is_over:  # each call is a trip to the SDK's own thread
+            with suppress(*FAILURES):
+                await chunks.aclose()
 
 
 async def _feed(process: ContainerProcess[bytes], stdin: IO[bytes]) -> None:
     try:
-        while piece := await asyncio.to_thread(stdin.read, _STDIN_PIECE_BYTES):
+        piece = stdin.read(_STDIN_PIECE_BYTES)
+        while piece:
             process.stdin.write(piece)
+            if not (piece := stdin.read(_STDIN_PIECE_BYTES)):
+                break  # its last bytes and its end are one call
             await process.stdin.drain.aio()
         process.stdin.write_eof()
         await process.stdin.drain.aio()

@@ -183,7 +183,7 @@ class ModalFiles:
         self, argv: Sequence[str], *, stdin: IO[bytes] | None = None, stdout: Sink | None = None
     ) -> tuple[int | None, str]:
         errors = Kept(_STDERR_BYTES)
-        process = ModalProcess(argv, HELPER, _LIMIT_S, (stdout or Kept(_STDERR_BYTES), errors))
+        process = ModalProcess(argv, HELPER, _LIMIT_S, (stdout, errors))
         await process.run(self._sandbox, stdin)
         return process.code, errors.line()
 

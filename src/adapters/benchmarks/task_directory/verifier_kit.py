@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...domain.errors import ConfigError
+from ....domain.errors import ConfigError
 from .task_folder import checksum
 
 _LINE = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)=(?P<value>[^\0]*)")

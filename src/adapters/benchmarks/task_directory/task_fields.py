@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, StrictInt, StrictStr
 from pydantic_core import PydanticCustomError
 
-from ...domain.sandbox import LONGEST_TIMEOUT_S
+from ....domain.sandbox import LONGEST_TIMEOUT_S
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TASK_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, Field, StrictInt, StrictStr, ValidationError
 from pydantic_core import ErrorDetails
 
-from ...domain.value import Value
+from ....domain.value import Value
 from .task_fields import (
     AbsolutePath,
     Delay,

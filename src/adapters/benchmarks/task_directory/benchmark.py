@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 
 from pydantic import Field, JsonValue, model_validator
 
-from ...domain.attempt import AttemptContext, HarnessResult
-from ...domain.errors import ConfigError, SandboxFailed
-from ...domain.ports import Sandbox
-from ...domain.sandbox import LONGEST_TIMEOUT_S, Command
-from ...domain.task import (
+from ....domain.attempt import AttemptContext, HarnessResult
+from ....domain.errors import ConfigError, SandboxFailed
+from ....domain.ports import Sandbox
+from ....domain.sandbox import LONGEST_TIMEOUT_S, Command
+from ....domain.task import (
     Grade,
     GradingMode,
     PreparedTask,
@@ -24,7 +24,7 @@ from ...domain.task import (
     Task,
     TaskSelection,
 )
-from ...domain.value import Parameters
+from ....domain.value import Parameters
 from .artifacts import AGENT_FOLDERS, MAX_ARTIFACT_BYTES, collect_artifacts
 from .git_source import Checkout, checkout
 from .task_folder import TaskFolder, find_tasks, read_task

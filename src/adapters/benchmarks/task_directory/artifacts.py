@@ -6,9 +6,9 @@ from pathlib import Path, PurePosixPath
 import structlog
 from pydantic import JsonValue
 
-from ...domain.errors import SandboxFailed
-from ...domain.ports import Sandbox
-from ...domain.sandbox import Command
+from ....domain.errors import SandboxFailed
+from ....domain.ports import Sandbox
+from ....domain.sandbox import Command
 from .sandbox_logs import SIZE_FUNCTION, fetched, read_size, size_call
 from .task_toml import CollectHook, TaskToml
 

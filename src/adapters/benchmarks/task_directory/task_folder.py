@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...domain.errors import ConfigError
+from ....domain.errors import ConfigError
 from .task_toml import TaskProblems, TaskToml, parse_task_toml
 
 _CANARY = re.compile(r"\s*(<!--.*canary.*-->|#.*canary.*)\s*", re.IGNORECASE)

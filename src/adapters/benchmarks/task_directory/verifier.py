@@ -1,7 +1,6 @@
 """Running a task's tests in the agent's sandbox: two calls where they leave little, and no verdict but theirs."""
 
 import asyncio
-import re
 import secrets
 import stat
 from collections.abc import Mapping
@@ -11,23 +10,13 @@ from pathlib import Path, PurePosixPath
 import structlog
 from pydantic import JsonValue
 
-from ...domain.errors import SandboxFailed, SandboxLost, StageTimeout, VerifierFailed
-from ...domain.ports import Sandbox
-from ...domain.sandbox import Command, ExecResult
-from ...domain.task import Grade
+from ....domain.errors import SandboxFailed, SandboxLost, StageTimeout, VerifierFailed
+from ....domain.ports import Sandbox
+from ....domain.sandbox import Command, ExecResult
+from ....domain.task import Grade
+from .grading import grade_of, last_line, meddled
 from .sandbox_logs import fetched
-from .verdict import (
-    MAX_CTRF_BYTES,
-    MAX_REWARD_BYTES,
-    MAX_STDOUT_BYTES,
-    Evidence,
-    NoVerdict,
-    ctrf_counts,
-    doubt,
-    main_reward,
-    read_regular,
-    reward_from_files,
-)
+from .verdict import MAX_CTRF_BYTES, MAX_REWARD_BYTES
 from .verifier_report import MAX_REPORT_BYTES, REPORTED_FILES, Report, TornReport, read_report
 from .verifier_script import DISTURBED, NEEDS_ROOT, NOT_READY, NOT_ROOT, RUN, report_script, setup_script
 
@@ -41,19 +30,11 @@ _PYTEST_SETTINGS = ("pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "s
 _SMALL_FILES = {"reward.json": MAX_REWARD_BYTES, "reward.txt": MAX_REWARD_BYTES, "ctrf.json": MAX_CTRF_BYTES}
 _NO_STARTUP = dict.fromkeys(("BASH_ENV", "ENV", "LD_PRELOAD", "PYTHONSTARTUP"), "")
 """What would run files that the agent may have written, unless the task's own verifier.env asks for it."""
-_SEE_OUTPUT = "see verifier/test-stdout.txt in the attempt's logs"
-_REMOVES_LOGS = re.compile(r"\brm\b[^\n]*(?:verifier|\s\*)")
 _TAIL = 'tail -c 65536 "${AGENTCOMPASS_ROOT:-}/logs/verifier/test-stdout.txt"'
 
 
 class VerifierTimedOut(StageTimeout, VerifierFailed):
     """The tests outlived their limit, as they would again."""
-
-    transient = False
-
-
-class VerdictMissing(VerifierFailed):
-    """The tests ended without a verdict that can be read, as they would again."""
 
     transient = False
 
@@ -131,14 +112,14 @@ class _Verification:
             details["changed_tools"] = list[JsonValue](report.changed)
         if self._killed:
             details["processes_killed"] = True
-        grade = await asyncio.to_thread(_grade, self._run, report, details)
+        grade = await asyncio.to_thread(grade_of, self._run.tests, self._run.logs, report, details)
         return grade.model_copy(update={"extra": grade.extra | {"artifacts": artifacts}}) if artifacts else grade
 
     async def _undisturbed(self) -> Report:
         """Where processes that the agent left meddle with the tests' files, they are killed, and it begins again."""
         try:
             report = await self._tests()
-            reason = "" if report.code is None else await asyncio.to_thread(_meddled, self._run, report)
+            reason = "" if report.code is None else await asyncio.to_thread(meddled, self._run.tests, report)
             if not reason:
                 return report
         except VerifierDisturbed as exc:
@@ -258,16 +239,6 @@ def _setup(run: TestRun, staged: str) -> str:
     return setup_script(staged, closed=closed, pin_pytest=pin, kit=run.kit is not None)
 
 
-def _meddled(run: TestRun, report: Report) -> str:
-    """What somebody else than the tests has done to their files, or nothing."""
-    if report.has("reward.json") and report.has("reward.txt") and not _mention(run.tests, b"reward.json"):
-        return "reward.json is there, which the tests do not write"
-    if report.has("test-stdout.txt"):  # it was open when they began
-        return ""
-    removed_by_tests = report.has("reward.json", "reward.txt") and _REMOVES_LOGS.search(_scripts(run.tests))
-    return "" if removed_by_tests else "what the tests wrote was removed"
-
-
 def _closed(path: Path) -> bool:
     """Whether some user may not read it, or use it as its owner does."""
     mode = path.lstat().st_mode
@@ -281,7 +252,7 @@ def _checked(result: ExecResult) -> ExecResult:
     kind = VerifierDisturbed if result.exit_code == DISTURBED else VerifierFailed
     unready = result.exit_code in (NOT_READY, DISTURBED)
     what = "the tests could not be put in" if unready else "the tests' shell was ended"
-    raise kind(f"{what}: status {result.exit_code}, {_last_line(result.stderr) or 'no message'}")
+    raise kind(f"{what}: status {result.exit_code}, {last_line(result.stderr) or 'no message'}")
 
 
 def _write(logs: Path, files: Mapping[str, bytes]) -> None:
@@ -299,57 +270,3 @@ async def _small_file(sandbox: Sandbox, name: str, max_bytes: int) -> bytes | No
         if name == "ctrf.json":
             return b"{}"
         raise VerifierFailed(f"{name} cannot be read: {exc}") from exc
-
-
-def _grade(run: TestRun, report: Report, details: dict[str, JsonValue]) -> Grade:
-    stdout = (_content(run, report, "test-stdout.txt", MAX_STDOUT_BYTES) or b"").decode("utf-8", "replace")
-    ctrf = _content(run, report, "ctrf.json", MAX_CTRF_BYTES)
-    evidence = Evidence(_scripts(run.tests), stdout, ctrf is not None, ctrf_counts(ctrf))
-    try:
-        rewards = reward_from_files(*(_reward(run, report, name) for name in ("reward.json", "reward.txt")))
-        score = main_reward(rewards)
-    except NoVerdict as exc:
-        last = _last_line(stdout)
-        said = f"{exc}; test.sh ended with status {report.code}" + (f", its last line: {last!r}" if last else "")
-        raise VerdictMissing(f"no verdict: {said}", hint=_SEE_OUTPUT) from exc
-    if reason := doubt(rewards, evidence):
-        raise VerifierFailed(f"no verdict: {reason}", hint=_SEE_OUTPUT)
-    return Grade(score=score, correct=score >= 1, extra={"verify_log": _verify_log(rewards, evidence, details)})
-
-
-def _content(run: TestRun, report: Report, name: str, max_bytes: int) -> bytes | None:
-    """As it was when the tests had ended; what a later download brings counts only for what was untold."""
-    if name in report.untold:
-        return read_regular(run.logs / name, max_bytes)
-    return report.files.get(name)
-
-
-def _reward(run: TestRun, report: Report, name: str) -> bytes | None:
-    content = _content(run, report, name, MAX_REWARD_BYTES + 1)
-    if content is not None and len(content) > MAX_REWARD_BYTES:
-        raise NoVerdict(f"{name} has more than {MAX_REWARD_BYTES} bytes")
-    return content
-
-
-def _verify_log(
-    rewards: Mapping[str, float], evidence: Evidence, details: Mapping[str, JsonValue]
-) -> dict[str, JsonValue]:
-    report: dict[str, JsonValue] = {"reward": main_reward(rewards), "rewards": dict(rewards), **details}
-    if evidence.ctrf_there:
-        report["ctrf"] = dict(evidence.ctrf)
-    return report | {"test_stdout": evidence.stdout[-4000:]}
-
-
-def _scripts(tests: Path) -> str:
-    files = sorted(file for file in tests.rglob("*.sh") if file.is_file())
-    return "\n".join((read_regular(file, MAX_REWARD_BYTES) or b"").decode("utf-8", "replace") for file in files)
-
-
-def _mention(tests: Path, text: bytes) -> bool:
-    files = (file for file in tests.rglob("*") if file.is_file())
-    return any(text in (read_regular(file, MAX_REWARD_BYTES) or b"") for file in files)
-
-
-def _last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1][:200] if lines else ""

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
-from ...domain.errors import ConfigError
-from ..support.cleanup import finished_despite_cancel
+from ....domain.errors import ConfigError
+from ...support.cleanup import finished_despite_cancel
 
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _REVISION = re.compile(r"[A-Za-z0-9_][\w./+-]*", re.ASCII)

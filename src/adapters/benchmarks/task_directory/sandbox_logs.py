@@ -5,8 +5,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from ...domain.errors import SandboxFailed, SandboxLost
-from ...domain.ports import Sandbox
+from ....domain.errors import SandboxFailed, SandboxLost
+from ....domain.ports import Sandbox
 
 MAX_ENTRIES = 20_000
 _MIB = 1024 * 1024
