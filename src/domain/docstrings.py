@@ -3,7 +3,8 @@
 import ast
 import inspect
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Mapping
+from functools import cache
 
 from pydantic import BaseModel
 
@@ -13,17 +14,20 @@ def field_docstrings(cls: type[BaseModel]) -> dict[str, str]:
     found: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         if "__annotations__" in vars(base):
-            found |= dict(_in_source(base))
+            found |= _in_source(base)
     return {name: text for name, text in found.items() if name in cls.model_fields}
 
 
-def _in_source(cls: type) -> Iterator[tuple[str, str]]:
+@cache
+def _in_source(cls: type) -> Mapping[str, str]:
     try:
         body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
     except (OSError, TypeError, SyntaxError, IndexError):
-        return
+        return {}
     statements = body.body if isinstance(body, ast.ClassDef) else []
+    texts: dict[str, str] = {}
     for pair in zip(statements, statements[1:], strict=False):
         match pair:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                yield name, inspect.cleandoc(text)
+                texts[name] = inspect.cleandoc(text)
+    return texts
