@@ -46,8 +46,11 @@ class DockerExec:
     @property
     def exit_code(self) -> int | None:
         """As the end marker told, or the engine; None when neither did."""
-        if self._ends[0].status is not None:
-            return self._ends[0].status
+        return self.supervisor_code if self._ends[0].status is None else self._ends[0].status
+
+    @property
+    def supervisor_code(self) -> int | None:
+        """Of the shell that supervises the command, as the engine told; None where it was not asked or does not."""
         return self.inspected.get("ExitCode") if self.inspected else None
 
     @property

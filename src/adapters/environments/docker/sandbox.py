@@ -181,6 +181,8 @@ class DockerSandbox:
         alive = await self._helper(["/bin/sh", "-c", f"exit {_ALIVE}"])
         if alive.exit_code != _ALIVE:
             raise SandboxLost(await self._why_lost() or f"{self._name()} is gone")
+        if run.supervisor_code == 0:  # whose last words they are
+            raise SandboxFailed("the engine ended the command's stream before its end")
         if run.exit_code is None:
             raise SandboxFailed("the engine ended the command's stream, and does not tell how the command ended")
 

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 import modal
 from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
+from h2.exceptions import H2Error
 
 from ....domain.errors import AgentCompassError, ConfigError, SandboxBusy, SandboxFailed, SandboxStartFailed
 
-FAILURES = (modal.Error, GRPCError, ProtocolError, StreamTerminatedError, OSError, TimeoutError)
+FAILURES = (modal.Error, GRPCError, ProtocolError, H2Error, StreamTerminatedError, OSError, TimeoutError)
 """What a call of the SDK may raise because of the provider or the network."""
 
 _Kind = Callable[..., AgentCompassError]

@@ -5,7 +5,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import IO, Protocol
+from typing import IO, Any, Protocol
 
 import modal
 from modal.container_process import ContainerProcess
@@ -22,8 +22,13 @@ NO_EXIT_CODE = -1
 """What the SDK gives in place of an exit code when its time limit was reached."""
 _STDIN_PIECE_BYTES = 1024 * 1024
 _LOOK_AFTER_S = 10.0
-_GRACE_S = 2.0
-_CODE_LIMIT_S = 15.0
+"""Between two questions whether a command is still there that says nothing."""
+_GRACE_S = 15.0
+"""For output that is still on its way when the command has ended: the SDK asks again for some ten seconds."""
+_GRACE_OF_KILLED_S = 2.0
+"""Where nothing is promised: a child of a killed supervisor may hold the streams for ever."""
+_CALL_LIMIT_S = 15.0
+_FIRST_SIGNAL = 128
 
 
 class Sink(Protocol):
@@ -51,15 +56,16 @@ class ModalProcess:
         sinks: tuple[Sink | None, Sink],
         workdir: str | None = "/",
     ) -> None:
-        """`sinks` take stdout and stderr; where stdout has none it is thrown away, and stderr read after a failure."""
+        """`sinks` take stdout and stderr. Without one stdout is thrown away, and stderr read only if need be."""
         self.started_at: float | None = None
         """By `time.monotonic`, when Modal had started it."""
         self.ended_at: float | None = None
         self.code: int | None = None
-        """Exit code; None while the sinks have not made it needless to ask, or where nobody knows."""
+        """Exit code; None where the sinks made it needless to ask."""
         self._argv = [_sendable(word) for word in argv]
         self._env: dict[str, str | None] = {name: _sendable(value) for name, value in env.items()}
         self._limit_s, self._sinks, self._workdir = limit_s, sinks, workdir
+        self._heard_at = 0.0
 
     @property
     def elapsed_s(self) -> float:
@@ -67,51 +73,54 @@ class ModalProcess:
         return 0.0 if self.started_at is None else (self.ended_at or time.monotonic()) - self.started_at
 
     async def run(self, sandbox: modal.Sandbox, stdin: IO[bytes] | None = None) -> None:
-        """Start it, give it `stdin`, and read until its sinks have had enough or it has ended.
+        """Start it and read until its sinks have had enough or it has ended; `stdin` only without a sink for stdout.
 
-        Raises what the SDK raises.
+        Raises what the SDK raises, and TimeoutError: its output cannot be had to its end.
         """
+        wants_stdout = self._sinks[0] is not None
         process = await sandbox.exec.aio(
             *self._argv,
             timeout=math.ceil(self._limit_s),
             workdir=self._workdir,
             env=self._env,
             text=False,
-            stdout=StreamType.PIPE if self._sinks[0] else StreamType.DEVNULL,
+            stdout=StreamType.PIPE if wants_stdout else StreamType.DEVNULL,
         )
-        self.started_at = time.monotonic()
+        self.started_at = self._heard_at = time.monotonic()
         try:
-            if stdin is not None:
-                await _feed(process, stdin)
-            await (self._read(process) if self._sinks[0] else self._await_end(process))
+            await (self._read(process) if wants_stdout else self._finish(process, stdin))
         finally:
             self.ended_at = time.monotonic()
 
     async def _read(self, process: ContainerProcess[bytes]) -> None:
         streams = zip((process.stdout, process.stderr), self._sinks, strict=True)
-        drains = [asyncio.ensure_future(_drain(stream, sink)) for stream, sink in streams if sink]
+        drains = [asyncio.ensure_future(self._drain(stream, sink)) for stream, sink in streams if sink is not None]
         try:
             await self._watch(process, drains)
         finally:
-            for drain in drains:
-                drain.cancel()
-            await asyncio.gather(*drains, return_exceptions=True)
-        if self.code is None and not all(sink and sink.ended for sink in self._sinks):
-            async with asyncio.timeout(_CODE_LIMIT_S):
+            await _cancelled(*drains)
+        if self.code is None and not all(sink is not None and sink.ended for sink in self._sinks):
+            async with asyncio.timeout(_CALL_LIMIT_S):
                 self.code = await process.wait.aio()
 
-    async def _await_end(self, process: ContainerProcess[bytes]) -> None:
+    async def _finish(self, process: ContainerProcess[bytes], stdin: IO[bytes] | None) -> None:
+        # Most such commands end at once and print nothing: then their streams need no call.
+        refusal = None if stdin is None else await _feed(process, stdin)
         waiting = asyncio.ensure_future(process.wait.aio())
         try:
-            while not (await asyncio.wait({waiting}, timeout=_LOOK_AFTER_S))[0]:
-                await process.poll.aio()  # raises where the worker is gone, which `wait` goes on asking
-            self.code = waiting.result()
+            done, _ = await asyncio.wait({waiting}, timeout=_LOOK_AFTER_S)
         finally:
-            waiting.cancel()
-        if self.code:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_CODE_LIMIT_S):
-                    await _drain(process.stderr, self._sinks[1])
+            await _cancelled(waiting)
+        if done:
+            self.code = waiting.result()
+        elif refusal is not None:
+            raise refusal
+        if self.code is None:
+            await self._read(process)
+        elif self.code:
+            with suppress(*FAILURES):
+                async with asyncio.timeout(_CALL_LIMIT_S):
+                    await self._drain(process.stderr, self._sinks[1])
 
     async def _watch(self, process: ContainerProcess[bytes], drains: "Sequence[asyncio.Future[None]]") -> None:
         # Streams may stay open though the command has ended (a background child holds them), and a worker that is
@@ -122,10 +131,34 @@ class ModalProcess:
             for drain in done:
                 drain.result()
             if pending and not done:
-                self.code = await process.poll.aio()
+                async with asyncio.timeout(_CALL_LIMIT_S):
+                    self.code = await process.poll.aio()
                 if self.code is not None:
-                    await asyncio.wait(pending, timeout=_GRACE_S)
+                    await self._read_rest(pending, self.code)
                     return
+
+    async def _read_rest(self, pending: "set[asyncio.Future[None]]", code: int) -> None:
+        grace_s = _GRACE_S if 0 <= code < _FIRST_SIGNAL else _GRACE_OF_KILLED_S
+        ended_at = time.monotonic()
+        while pending and (left := max(ended_at, self._heard_at) + grace_s - time.monotonic()) > 0:
+            done, pending = await asyncio.wait(pending, timeout=left, return_when=asyncio.FIRST_EXCEPTION)
+            for drain in done:
+                drain.result()
+        if pending and grace_s == _GRACE_S:
+            raise TimeoutError(f"the command has ended, and its output did not within {grace_s:g} s")
+
+    async def _drain(self, stream: StreamReader[bytes], sink: Sink) -> None:
+        chunks = aiter(stream)
+        try:
+            async for chunk in chunks:
+                self._heard_at = time.monotonic()
+                sink.feed(chunk)
+                if sink.ended:
+                    return
+        finally:
+            sink.close()
+            with suppress(*FAILURES):
+                await chunks.aclose()
 
 
 class SupervisedExec:
@@ -220,24 +253,16 @@ class _Marked:
         self._end.close()
 
 
-async def _drain(stream: StreamReader[bytes], sink: Sink) -> None:
-    chunks, is_over = aiter(stream), False
-    try:
-        async for chunk in chunks:
-            sink.feed(chunk)
-            if sink.ended:
-                return
-        is_over = True
-    finally:
-        sink.close()
-        if not is_over:  # each call is a trip to the SDK's own thread
-            with suppress(*FAILURES):
-                await chunks.aclose()
+async def _cancelled(*tasks: "asyncio.Future[Any]") -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _feed(process: ContainerProcess[bytes], stdin: IO[bytes]) -> None:
+async def _feed(process: ContainerProcess[bytes], stdin: IO[bytes]) -> modal.exception.ConflictError | None:
+    """Returns Modal's word where the command reads no more: its exit code tells why, if it has ended."""
     try:
-        piece = stdin.read(_STDIN_PIECE_BYTES)
+        piece = stdin.read(_STDIN_PIECE_BYTES)  # of a file that was written a moment ago, in memory or the page cache
         while piece:
             process.stdin.write(piece)
             if not (piece := stdin.read(_STDIN_PIECE_BYTES)):
@@ -245,8 +270,9 @@ async def _feed(process: ContainerProcess[bytes], stdin: IO[bytes]) -> None:
             await process.stdin.drain.aio()
         process.stdin.write_eof()
         await process.stdin.drain.aio()
-    except modal.exception.ConflictError:
-        return  # the command reads no more: its exit code tells why
+    except modal.exception.ConflictError as exc:
+        return exc
+    return None
 
 
 def _sendable(text: str) -> str:

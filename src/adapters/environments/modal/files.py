@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import re
 import stat
 import tarfile
 import tempfile
@@ -14,7 +15,7 @@ import modal
 
 from ....domain.errors import SandboxFailed
 from ...support.tarballs import pack, pack_bytes, unpack
-from .exec import HELPER, Kept, ModalProcess, Sink, Written
+from .exec import HELPER, NO_EXIT_CODE, Kept, ModalProcess, Sink, Written
 from .scripts import (
     MISSING,
     NO_FILE,
@@ -28,6 +29,7 @@ from .scripts import (
 )
 
 _LIMIT_S = 1800.0
+_CALLS_S = 60.0
 _STDERR_BYTES = 4096
 _WORDS_A_CALL = 200
 _BYTES_A_CALL = 40_000
@@ -35,6 +37,8 @@ _MOST_LINKS = 40
 _SPOOL_BYTES = 8 * 1024 * 1024
 _PROGRAM_MISSING = (126, 127)
 _TAR_FILE_CHANGED = 1
+_CHANGED = re.compile(r"file changed as we read it|[Ff]ile removed before we read it|File shrank by")
+"""What GNU tar says for its status 1; busybox' has that status for every error."""
 
 
 class ModalFiles:
@@ -116,7 +120,7 @@ class ModalFiles:
         code, said = await self._run(pack_argv(source), stdout=Written(archive))
         if code == MISSING:
             raise _missing(source)
-        if code not in (0, _TAR_FILE_CHANGED) or (code == _TAR_FILE_CHANGED and not archive.tell()):
+        if code and not (code == _TAR_FILE_CHANGED and _CHANGED.search(said)):
             raise SandboxFailed(f"packing {str(source)!r} in the sandbox: {said or f'exit code {code}'}")
 
     async def _get_without_tar(self, source: PurePosixPath, archive: IO[bytes]) -> None:
@@ -184,7 +188,15 @@ class ModalFiles:
     ) -> tuple[int | None, str]:
         errors = Kept(_STDERR_BYTES)
         process = ModalProcess(argv, HELPER, _LIMIT_S, (stdout, errors))
-        await process.run(self._sandbox, stdin)
+        try:
+            async with asyncio.timeout(_LIMIT_S + _CALLS_S) as limit:
+                await process.run(self._sandbox, stdin)
+        except TimeoutError as exc:
+            if limit.expired():
+                raise _too_slow() from exc
+            raise
+        if process.code == NO_EXIT_CODE:
+            raise _too_slow()
         return process.code, errors.line()
 
 
@@ -196,6 +208,10 @@ class _ArgvOf(Protocol):
 async def _spooled() -> AsyncIterator[IO[bytes]]:
     with tempfile.SpooledTemporaryFile(max_size=_SPOOL_BYTES) as file:
         yield cast("IO[bytes]", file)
+
+
+def _too_slow() -> SandboxFailed:
+    return SandboxFailed(f"not done within the limit of {_LIMIT_S:g} s for a transfer")
 
 
 def _missing(path: PurePosixPath) -> FileNotFoundError:

@@ -20,7 +20,7 @@ from ...support.shell_supervision import keep_alive_argv
 from ...support.supervised_commands import SHELL_NAME
 from .connection import ModalConnection, called
 from .errors import FAILURES, explanation, start_error
-from .exec import HELPER, Kept, ModalProcess
+from .exec import HELPER, NO_EXIT_CODE, Kept, ModalProcess
 from .pacing import Pacing
 from .parameters import ModalParameters
 from .scripts import FirstAnswer, answer_argv, read_answer
@@ -34,6 +34,7 @@ _TERMINATE_TRIES, _TERMINATE_TOTAL_S, _TERMINATE_CALL_S = 5, 60.0, 20.0
 _UNFINISHED_LIMIT_S = 25.0
 _ANSWER_TRY_S, _ANSWER_BYTES = 300.0, 64 * 1024
 _NO_SHELL = (126, 127)
+_KILLED = 137
 
 
 class ModalLaunch:
@@ -136,7 +137,7 @@ class ModalLaunch:
             "outbound_domain_allowlist": parameters.outbound_domain_allowlist,
         }
         given = {name: list(value) for name, value in lists.items() if value is not None}
-        if given:
+        if given and self._spec.network is not Network.NONE:
             return given
         blocked = parameters.block_network
         return {"block_network": self._spec.network is Network.NONE if blocked is None else blocked}
@@ -173,6 +174,8 @@ class ModalLaunch:
             raise start_error(exc, doing) from exc
         if process.code:
             await self._refuse_dead(sandbox, errors.line())
+            if process.code in (NO_EXIT_CODE, _KILLED):
+                raise SandboxBusy(f"{doing}: none within {_ANSWER_TRY_S:g} s, or it was killed")
             hint = "the image needs a /bin/sh" if process.code in _NO_SHELL else "its user may not make the directories"
             raise SandboxStartFailed(f"{doing}: exit code {process.code}: {errors.line()}", hint=hint)
         try:

@@ -176,12 +176,16 @@ class ModalSandbox:
             return
         if (lost := await self._why_lost()) is not None:
             raise SandboxLost(lost)
+        if run.process.code == 0:  # the supervisor's, whose last words they are
+            raise SandboxFailed("Modal ended the command's streams before their end")
         if run.exit_code in (None, NO_EXIT_CODE):
             raise SandboxFailed("Modal ended the command's streams, and does not tell how the command ended")
 
     async def _called(self, work: Awaitable[T], doing: str) -> T:
         try:
             return await work
+        except SandboxFailed as exc:
+            raise await self._error(exc, doing) from exc
         except (FileNotFoundError, AgentCompassError):
             raise
         except tarfile.TarError as exc:

@@ -92,7 +92,8 @@ size=$(wc -c <"$1") || exit 1
 exec cat "$1"
 """
 
-_PACK = r"""if [ -d "$1" ]; then
+_PACK = r"""export LC_ALL=C
+if [ -d "$1" ]; then
     cd "$1" && folder=$(pwd -P) && cd -P .. || exit 1
     exec tar -cf - "./${folder##*/}"
 fi
