@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from agentcompass.adapters.harnesses.resubmit import ResubmitHarness, ResubmitParameters
 from agentcompass.adapters.results.file_store import FileResultStore
-from agentcompass.domain.attempt import AttemptKey, ExitReason, HarnessResult
+from agentcompass.domain.attempt import AttemptKey, ExitReason, HarnessResult, Status
 from agentcompass.domain.errors import HarnessFailed
 from agentcompass.domain.redaction import Redactor
 from agentcompass.domain.task import Submission
@@ -54,6 +54,32 @@ async def test_an_empty_submission_stays_an_empty_one(tmp_path: Path) -> None:
     result = await handed_in(await stored(tmp_path, b""), tmp_path)
 
     assert result.submission == b""
+
+
+@pytest.mark.parametrize(
+    ("status", "exit_reason"),
+    [
+        (Status.RUN_ERROR, None),
+        (Status.RUN_ERROR, ExitReason.TIME_LIMIT),
+        (Status.CANCELLED, None),
+        (Status.EVAL_ERROR, None),
+    ],
+)
+@pytest.mark.parametrize("content", [b"", b"half done"])
+async def test_work_that_an_error_cut_short_is_not_handed_in_for_a_grade(
+    tmp_path: Path, status: Status, exit_reason: ExitReason | None, content: bytes
+) -> None:
+    run = await stored(tmp_path, content, status=status, exit_reason=exit_reason, error="agent: no money left")
+
+    with pytest.raises(HarnessFailed, match="not whole.*no money left"):
+        await handed_in(run, tmp_path)
+
+
+@pytest.mark.parametrize("status", [Status.EVAL_ERROR, Status.CANCELLED])
+async def test_whole_work_whose_grading_failed_is_handed_in(tmp_path: Path, status: Status) -> None:
+    result = await handed_in(await stored(tmp_path, b"patch", status=status), tmp_path)
+
+    assert result.submission == b"patch"
 
 
 async def test_bytes_that_changed_since_are_refused(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from agentcompass.adapters.results.file_store import FileResultStore
 from agentcompass.adapters.results.reading import StoredRun, read_run
 from agentcompass.adapters.results.swebench_export import export_logs, export_predictions
-from agentcompass.domain.attempt import AttemptKey, AttemptRecord
+from agentcompass.domain.attempt import AttemptKey, AttemptRecord, ExitReason, Status
 from agentcompass.domain.errors import ConfigError
 from agentcompass.domain.redaction import Redactor
 from agentcompass.domain.task import Submission
@@ -59,6 +59,27 @@ async def test_an_attempt_without_a_submission_is_left_out_and_named(tmp_path: P
     assert exported.written == 0
     assert "no submission" in exported.left_out["o__r-1"]
     assert exported.left_out["o__r-2"] == "its patch is not UTF-8"
+
+
+async def test_work_that_an_error_cut_short_is_left_out_and_named(tmp_path: Path) -> None:
+    record, files = submitted(b"")
+    cut = {"status": Status.RUN_ERROR, "exit_reason": None, "error": "agent: no money left"}
+    late = {"status": Status.EVAL_ERROR, "exit_reason": ExitReason.SUBMITTED, "error": "grade: the sandbox died"}
+    attempts = {"o__r-1": record.model_copy(update=cut), "o__r-2": record.model_copy(update=late)}
+    run = await stored(tmp_path, {task_id: (each, files) for task_id, each in attempts.items()})
+    exported = export_predictions(run, 1, tmp_path / "preds.jsonl")
+
+    assert "agent: no money left" in exported.left_out["o__r-1"]
+    assert [row["instance_id"] for row in rows(tmp_path / "preds.jsonl")] == ["o__r-2"]
+
+
+async def test_bytes_that_are_not_those_recorded_are_left_out_and_named(tmp_path: Path) -> None:
+    record, _ = submitted(b"x = 'test'\n")
+    run = await stored(tmp_path, {"o__r-1": (record, {"submission": b"x = '***'\n"})})
+    exported = export_predictions(run, 1, tmp_path / "preds.jsonl")
+
+    assert exported.written == 0
+    assert "sha256 differs" in exported.left_out["o__r-1"]
 
 
 async def test_only_the_attempt_asked_for_is_written(tmp_path: Path) -> None:

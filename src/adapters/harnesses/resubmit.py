@@ -2,12 +2,13 @@
 
 import asyncio
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
 from pydantic import field_validator
 
-from ...domain.attempt import AttemptContext, ExitReason, HarnessResult
+from ...domain.attempt import AttemptContext, ExitReason, HarnessResult, Status
 from ...domain.errors import ConfigError, HarnessFailed
 from ...domain.naming import file_name
 from ...domain.ports import Model, Sandbox
@@ -52,11 +53,16 @@ class ResubmitHarness:
     async def run(
         self, task: PreparedTask, sandbox: Sandbox | None, model: Model | None, context: AttemptContext
     ) -> HarnessResult:
-        """As the port says; also raises HarnessFailed where none is stored, or its bytes are not those recorded."""
+        """As the port says.
+
+        Raises:
+            HarnessFailed: none is stored, its bytes are not those recorded, or an error cut the agent's work short.
+        """
         return await asyncio.to_thread(self._stored, context)
 
     def _stored(self, context: AttemptContext) -> HarnessResult:
         record = self._record(context)
+        _refuse_unfinished(record)
         path = self._run / "logs" / context.log_dir.name / "submission"
         try:
             content = path.read_bytes()
@@ -80,6 +86,15 @@ class ResubmitHarness:
         if not isinstance(record, dict):
             raise HarnessFailed(f"{str(path)!r} cannot be read")
         return record
+
+
+def _refuse_unfinished(record: Mapping[str, Any]) -> None:
+    """What an error cut short is stored too, as it stood: a grade of it would be a score that nobody earned."""
+    status = record.get("status")
+    is_whole = status != Status.RUN_ERROR.value and record.get("exit_reason") is not None
+    if status != Status.COMPLETED.value and not is_whole:
+        error = record.get("error") or "no reason is stored"
+        raise HarnessFailed(f"the agent's work of this attempt is not whole: it is {status!r} ({error})")
 
 
 def _exit_reason(stored: object) -> ExitReason:

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from ...domain.attempt import AttemptKey, AttemptRecord
+from ...domain.attempt import AttemptKey, AttemptRecord, Status
 from ...domain.errors import ConfigError
 from ...domain.run import GRADED
+from ...domain.task import Submission
 from .durable import write_atomic
 from .layout import logs_path
 from .reading import StoredRun, read_tasks
@@ -50,20 +51,17 @@ def export_run(run: StoredRun, form: ExportFormat, attempt: int, target: Path) -
 def export_predictions(run: StoredRun, attempt: int, target: Path) -> Exported:
     """Write JSON lines of `instance_id`, `model_name_or_path`, `model_patch`, of the attempt with that number.
 
-    A patch that is not UTF-8 has no place in JSON: such an instance is left out rather than changed. A file that is
-    there is replaced as a whole.
+    Left out is what would not be the agent's whole work, byte for byte: where an error cut it short, where the stored
+    bytes are not those recorded, and a patch that is not UTF-8, which has no place in JSON. A file that is there is
+    replaced as a whole.
     """
     lines: list[str] = []
     left_out: dict[str, str] = {}
     for key, record in _attempts(run, attempt):
-        content = _submission(run.folder, key, record)
         try:
-            patch = content.decode() if content is not None else None
-        except UnicodeDecodeError:
-            left_out[key.task_id] = "its patch is not UTF-8"
-            continue
-        if patch is None:
-            left_out[key.task_id] = f"it has no submission: {record.error or record.status}"
+            patch = _patch(run.folder, key, record)
+        except _NoPrediction as exc:
+            left_out[key.task_id] = str(exc)
             continue
         row = {"instance_id": key.task_id, "model_name_or_path": run.summary.model, "model_patch": patch}
         lines.append(json.dumps(row) + "\n")
@@ -123,6 +121,25 @@ def _attempts(run: StoredRun, attempt: int) -> Iterator[tuple[AttemptKey, Attemp
         for key, record in file.records.items():
             if key.attempt == attempt:
                 yield key, record
+
+
+class _NoPrediction(Exception):
+    """Why an attempt has no prediction."""
+
+
+def _patch(folder: Path, key: AttemptKey, record: AttemptRecord) -> str:
+    content = _submission(folder, key, record)
+    if content is None:
+        raise _NoPrediction(f"it has no submission: {record.error or record.status}")
+    is_whole = record.status is not Status.RUN_ERROR and record.exit_reason is not None
+    if record.status not in GRADED and not is_whole:
+        raise _NoPrediction(f"the agent's work is not whole: {record.error or record.status}")
+    if Submission(content=content).sha256 != record.submission_sha256:
+        raise _NoPrediction("its stored submission is not what was recorded: the sha256 differs")
+    try:
+        return content.decode()
+    except UnicodeDecodeError as exc:
+        raise _NoPrediction("its patch is not UTF-8") from exc
 
 
 def _submission(folder: Path, key: AttemptKey, record: AttemptRecord) -> bytes | None:
