@@ -11,7 +11,8 @@ from ..domain.events import AttemptRetried
 from ..domain.task import GradingMode, Task
 from .attempt_try import MAX_RETRY_WAIT_S, AttemptPorts, AttemptTry
 
-SAVE_LIMIT_S = 60.0
+SAVE_LIMIT_S = 360.0
+"""Above a store's own limit for one write, which says what was not written."""
 
 
 class AttemptRunner:
@@ -23,7 +24,8 @@ class AttemptRunner:
     async def run(self, task: Task, key: AttemptKey, earlier: Sequence[EarlierTry] = ()) -> None:
         """Run one attempt to a stored record; `earlier` are the tries of former starts of the run.
 
-        Cancelled, it is stored as `cancelled` and the cancellation passed on.
+        Cancelled, it is stored as `cancelled`, unless it had a verdict by then or waited to be tried again, and the
+        cancellation is passed on. When the run is ending it is not tried again.
         """
         tries = list(earlier)
         with bound_contextvars(run_id=self._ports.run_id, task_id=task.id, attempt=key.attempt):
@@ -31,19 +33,27 @@ class AttemptRunner:
                 current = AttemptTry(self._ports, task, key, number)
                 try:
                     record = await current.run()
-                    if number > self._ports.max_retries or not self._may_try_again(record):
-                        break
-                    tries += [*record.tries, *as_tries(record)]
-                    self._ports.emit(AttemptRetried(key=key, try_number=number, error=record.error))
-                    await self._ports.sleep(min(2.0**number, MAX_RETRY_WAIT_S))
                 except asyncio.CancelledError:
                     await self._finish(task, key, current.cancelled(), tries)
                     raise
+                if number > self._ports.max_retries or not self._may_try_again(record):
+                    break
+                self._ports.emit(AttemptRetried(key=key, try_number=number, error=record.error))
+                try:
+                    await self._ports.sleep(min(2.0**number, MAX_RETRY_WAIT_S))
+                except asyncio.CancelledError:
+                    await self._finish(task, key, record, tries)
+                    raise
+                if self._ports.is_ending():
+                    break
+                tries += [*record.tries, *as_tries(record)]
             await self._finish(task, key, record, tries)
 
     def _may_try_again(self, record: AttemptRecord) -> bool:
         """Not where a submission is kept that is graded apart: that has been tried again already, without the agent."""
         graded_apart = self._ports.benchmark.grading is not GradingMode.SAME
+        if self._ports.is_ending():
+            return False
         if record.failure is None or (record.status is Status.EVAL_ERROR and graded_apart):
             return False
         return record.failure.transient

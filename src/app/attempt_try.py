@@ -60,6 +60,8 @@ class AttemptPorts:
     emit: Callable[[Event], None]
     finish: Callable[[Task, AttemptKey, AttemptRecord], Awaitable[None]]
     """Store the record and count it."""
+    is_ending: Callable[[], bool]
+    """Whether the run is to start nothing new."""
     max_retries: int
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
@@ -108,7 +110,9 @@ class AttemptTry:
         return self._record(Status.COMPLETED, "")
 
     def cancelled(self) -> AttemptRecord:
-        """The record of a try that was cut."""
+        """The record of a try that was cut; a verdict that was reached by then holds."""
+        if self._grade is not None:
+            return self._record(Status.COMPLETED, "")
         self._failure = self._failure_now("Cancelled", None, transient=True)
         return self._record(Status.CANCELLED, f"{self._stage}: the run was interrupted")
 
@@ -176,7 +180,7 @@ class AttemptTry:
         for number in range(1, self._ports.max_retries + 2):
             started_at = now_iso()
             try:
-                await self._grade_apart(prepared)
+                await self._grade_apart(prepared, number)
                 return
             except AgentCompassError as exc:
                 if not exc.transient or number > self._ports.max_retries:
@@ -188,20 +192,20 @@ class AttemptTry:
                 self._ports.emit(AttemptRetried(key=self._key, try_number=number, error=error))
             await self._ports.sleep(min(2.0**number, MAX_RETRY_WAIT_S))
 
-    async def _grade_apart(self, prepared: PreparedTask) -> None:
+    async def _grade_apart(self, prepared: PreparedTask, number: int) -> None:
         async with self._stopping() as stack:
-            sandbox = await self._open(stack, "grade") if self._grades_in_a_sandbox() else None
+            sandbox = await self._open(stack, "grade", number) if self._grades_in_a_sandbox() else None
             await self._do_grade(prepared, sandbox)
 
     def _grades_in_a_sandbox(self) -> bool:
         is_empty = self._submission is not None and self._submission.content == b""
         return self._ports.benchmark.grading is GradingMode.FRESH and not is_empty
 
-    async def _open(self, stack: AsyncExitStack, purpose: str) -> Sandbox:
+    async def _open(self, stack: AsyncExitStack, purpose: str, grading: int = 1) -> Sandbox:
         environment = self._ports.environment
         async with self._entered(Stage.START, SandboxFailed):
             spec = self._ports.spec_for(self._task, purpose)
-            sandbox = await stack.enter_async_context(environment.open(spec, self._owner(purpose)))
+            sandbox = await stack.enter_async_context(environment.open(spec, self._owner(purpose, grading)))
         self._sandboxes.append(
             SandboxRecord(
                 environment=environment.name,
@@ -213,13 +217,15 @@ class AttemptTry:
         )
         return sandbox
 
-    def _owner(self, purpose: str) -> SandboxOwner:
+    def _owner(self, purpose: str, grading: int) -> SandboxOwner:
+        # Distinct for each sandbox, so that one which could not be stopped does not keep its successor from the name:
+        # no other try follows one that came to a grading apart.
         ports = self._ports
         return SandboxOwner(
             run_id=ports.run_id,
             task_id=self._task.id,
             attempt=self._key.attempt,
-            try_number=self._number,
+            try_number=self._number + grading - 1,
             purpose=purpose,
             host=ports.host,
             process=ports.process,
@@ -280,8 +286,13 @@ class AttemptTry:
         finally:
             started = time.monotonic()
             self._ports.emit(StageEntered(key=self._key, stage=Stage.STOP, try_number=self._number))
-            await stack.aclose()
-            self._add_timing(Stage.STOP, started)
+            try:
+                await stack.aclose()
+            except Exception as exc:  # noqa: BLE001 - a plug-in's; a failed stop must not hide the attempt's own outcome
+                last = self._sandboxes[-1].id if self._sandboxes else None
+                log.error("sandbox.leaked", sandbox=last, error=str(exc) or type(exc).__name__, exc_info=exc)
+            finally:
+                self._add_timing(Stage.STOP, started)
 
     @asynccontextmanager
     async def _entered(self, stage: Stage, broken: type[AgentCompassError]) -> AsyncIterator[None]:

@@ -192,6 +192,7 @@ class RunEvaluation:
             spec_for=ports.specs,
             emit=self._emit,
             finish=self._finish,
+            is_ending=lambda: self._interrupts.soft,
             max_retries=request.max_retries,
         )
 

@@ -2,10 +2,15 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from agentcompass.adapters.results.file_store import WRITE_LIMIT_S
+from agentcompass.adapters.support.cleanup import stop_shielded
+from agentcompass.app.attempt_runner import SAVE_LIMIT_S
 from agentcompass.app.run_evaluation import RunEvaluation, RunOutcome, RunPorts
 from agentcompass.app.specs import SpecResolver
 from agentcompass.domain.attempt import AttemptKey, ExitReason, HarnessResult, Stage, Status
@@ -18,11 +23,20 @@ from agentcompass.domain.errors import (
     SandboxStartFailed,
     VerifierFailed,
 )
-from agentcompass.domain.events import AttemptEnded, AttemptRetried, RunEnded, RunInterrupted, RunStarted, StageEntered
+from agentcompass.domain.events import (
+    AttemptEnded,
+    AttemptRetried,
+    Event,
+    RunEnded,
+    RunInterrupted,
+    RunStarted,
+    StageEntered,
+)
 from agentcompass.domain.model import NO_USAGE, Message, ModelEndpoint, ModelRequest, Usage
+from agentcompass.domain.naming import sandbox_name
 from agentcompass.domain.redaction import Redactor
 from agentcompass.domain.run import RunRequest
-from agentcompass.domain.sandbox import Check
+from agentcompass.domain.sandbox import Check, SandboxOwner, SandboxSpec
 from agentcompass.domain.task import Grade, GradingMode, StageBudgets, Submission, Task, TaskSelection
 from agentcompass.testing.fakes import (
     FakeBenchmark,
@@ -35,6 +49,8 @@ from agentcompass.testing.fakes import (
 from agentcompass.testing.fakes.benchmark import FakeBenchmarkParameters
 from agentcompass.testing.fakes.harness import FakeHarnessParameters
 from agentcompass.testing.fakes.model import reply
+from agentcompass.testing.fakes.sandbox import FakeSandbox
+from structlog.testing import capture_logs
 
 FIRST = AttemptKey(task_id="task-1", attempt=1)
 LOST = SandboxLost("gone")
@@ -94,7 +110,8 @@ def raising(error: BaseException) -> Any:
 
 @pytest.fixture(autouse=True)
 def no_waiting_between_tries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentcompass.app.attempt_runner.MAX_RETRY_WAIT_S", 0)
+    for module in ("attempt_runner", "attempt_try"):
+        monkeypatch.setattr(f"agentcompass.app.{module}.MAX_RETRY_WAIT_S", 0)
 
 
 async def test_every_selected_attempt_is_stored_and_counted() -> None:
@@ -501,6 +518,179 @@ async def test_a_hard_interrupt_stops_sandboxes_and_records_what_was_cut(way: st
     assert world.environment.live == {}
     assert {record.status for record in world.store.records.values()} == {Status.CANCELLED}
     assert len(world.progress.of(RunEnded)) == 1
+
+
+class Stopping(FakeEnvironment):
+    """An environment whose sandboxes are stopped by `stop`."""
+
+    def __init__(self, stop: Callable[[], Awaitable[None]]) -> None:
+        super().__init__()
+        self.stop = stop
+
+    @asynccontextmanager
+    async def open(self, spec: SandboxSpec, owner: SandboxOwner) -> AsyncIterator[FakeSandbox]:
+        async with super().open(spec, owner) as sandbox:
+            yield sandbox
+            await self.stop()
+
+
+@pytest.mark.parametrize("mode", [GradingMode.SAME, GradingMode.FRESH])
+async def test_a_verdict_holds_when_the_run_is_cut_while_the_sandbox_stops(mode: GradingMode) -> None:
+    graded, stopping = asyncio.Event(), asyncio.Event()
+
+    def grade(*_: object) -> Grade:
+        graded.set()
+        return Grade(score=1, correct=True)
+
+    async def stop() -> None:
+        if graded.is_set():
+            stopping.set()
+            await asyncio.sleep(60)
+
+    benchmark = FakeBenchmark(FakeBenchmarkParameters(tasks=1, grading=mode), on_grade=grade)
+    world = World(environment=Stopping(stop), benchmark=benchmark)
+    evaluation = world.evaluate()
+    run = asyncio.create_task(evaluation.run())
+    await stopping.wait()
+    evaluation._interrupts.terminate("SIGTERM")
+    await run
+    record = world.store.records[FIRST]
+
+    assert (record.status, record.score, record.correct, record.error) == (Status.COMPLETED, 1, True, "")
+    assert record.failure is None
+
+
+@pytest.mark.parametrize("error", [SandboxLost("gone"), TimeoutError(), ValueError("a bug")])
+async def test_a_stop_that_fails_is_an_error_event_and_ends_neither_the_run_nor_the_verdict(error: Exception) -> None:
+    async def stop() -> None:
+        raise error
+
+    world = World(environment=Stopping(stop))
+    with capture_logs() as events:
+        outcome = await world.start()
+    leaked = [event for event in events if event["event"] == "sandbox.leaked"]
+
+    assert outcome.summary.counts.correct == 3
+    assert len(leaked) == world.environment.opened
+    assert {(event["log_level"], event["error"]) for event in leaked} == {("error", str(error) or "TimeoutError")}
+    assert all(event["sandbox"] for event in leaked)
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+async def test_a_stop_that_does_not_end_at_its_limit_is_a_leak_and_no_exception(
+    is_cancelled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentcompass.adapters.support.cleanup.STOP_SLACK_S", 0.01)
+
+    async def stop() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0.1)
+
+    with capture_logs() as events:
+        stopping = asyncio.create_task(stop_shielded(stop, limit_s=0.01, what="ac-1"))
+        await asyncio.sleep(0)
+        if is_cancelled:
+            stopping.cancel()
+        (ended,) = await asyncio.gather(stopping, return_exceptions=True)
+
+    assert isinstance(ended, asyncio.CancelledError) if is_cancelled else ended is None
+    assert [(event["event"], event["sandbox"]) for event in events] == [("sandbox.leaked", "ac-1")]
+
+
+async def test_what_a_failed_try_spent_is_counted_once_when_the_run_is_cut_before_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("agentcompass.app.attempt_runner.MAX_RETRY_WAIT_S", 60)
+    usage = Usage(input_tokens=7, output_tokens=3, cost_usd=0.5)
+
+    async def spend(task: object, sandbox: object, model: Any, context: object) -> HarnessResult:
+        await asking(task, sandbox, model, context)
+        raise ModelBusy("500")
+
+    world = World(tasks=1, harness=FakeHarness(result=spend, needs_model=True))
+    world.model = FakeModel(replies=[reply("a", usage=usage)])
+    evaluation = world.evaluate(max_retries=1)
+    run = asyncio.create_task(evaluation.run())
+    while not world.progress.of(AttemptRetried):
+        await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    evaluation._interrupts.terminate("SIGTERM")
+    outcome = await run
+    record = world.store.records[FIRST]
+
+    assert (record.status, record.error, record.tries) == (Status.RUN_ERROR, "agent: 500", ())
+    assert outcome.summary.usage == usage
+
+
+@pytest.mark.parametrize("moment", ["during the try", "during the wait"])
+async def test_no_try_starts_after_the_first_interrupt(moment: str) -> None:
+    world = World(tasks=1)
+
+    def fail(*_: object) -> HarnessResult:
+        if moment == "during the try":
+            evaluation._interrupts.interrupt()
+        raise ModelBusy("500")
+
+    def during_the_wait(event: Event) -> None:
+        if isinstance(event, AttemptRetried) and moment == "during the wait":
+            asyncio.get_running_loop().call_soon(evaluation._interrupts.interrupt)
+        recorded(event)
+
+    world.harness = FakeHarness(result=fail)
+    recorded, world.progress.on = world.progress.on, during_the_wait  # type: ignore[method-assign]
+    evaluation = world.evaluate(max_retries=3)
+    await evaluation.run()
+    record = world.store.records[FIRST]
+
+    assert world.harness.runs == 1
+    assert (record.status, record.tries) == (Status.RUN_ERROR, ())
+
+
+async def test_a_submission_is_graded_again_also_after_the_first_interrupt() -> None:
+    graded: list[object] = []
+
+    def grade(*_: object) -> Grade:
+        evaluation._interrupts.interrupt() if not graded else None
+        graded.append(1)
+        if len(graded) == 1:
+            raise VerifierFailed("no network")
+        return Grade(score=1, correct=True)
+
+    fresh = FakeBenchmarkParameters(tasks=1, grading=GradingMode.FRESH)
+    world = World(benchmark=FakeBenchmark(fresh, on_grade=grade))
+    evaluation = world.evaluate(max_retries=1)
+    outcome = await evaluation.run()
+
+    assert outcome.summary.counts.correct == 1
+
+
+async def test_no_two_sandboxes_of_an_attempt_have_one_owner() -> None:
+    agents, gradings = Counter[str](), Counter[str]()
+
+    def sometimes(*_: object) -> HarnessResult:
+        agents["run"] += 1
+        if agents["run"] == 1:
+            raise ModelBusy("500")
+        return HarnessResult(exit_reason=ExitReason.SUBMITTED, submission=b"42")
+
+    def grade(*_: object) -> Grade:
+        gradings["run"] += 1
+        if gradings["run"] < 3:
+            raise VerifierFailed("no network")
+        return Grade(score=1, correct=True)
+
+    fresh = FakeBenchmarkParameters(tasks=1, grading=GradingMode.FRESH)
+    world = World(benchmark=FakeBenchmark(fresh, on_grade=grade), harness=FakeHarness(result=sometimes))
+    await world.start(max_retries=3)
+    names = [sandbox_name(sandbox.owner) for sandbox in world.environment.recent]
+
+    assert len(names) == len(set(names)) == 5
+
+
+def test_a_store_gives_up_a_write_before_its_caller_does() -> None:
+    assert SAVE_LIMIT_S > WRITE_LIMIT_S
 
 
 async def test_cancelled_attempts_are_run_again_by_a_resume() -> None:

@@ -54,7 +54,8 @@ log = structlog.get_logger()
 T = TypeVar("T")
 
 _THREADS = 8
-_WRITE_LIMIT_S = 120.0
+WRITE_LIMIT_S = 300.0
+"""Of one write, with its wait for a thread and the masking of what a verifier has logged: beyond it the disk hangs."""
 _LOCKS = 64
 
 
@@ -235,7 +236,7 @@ class FileResultStore:
         context = contextvars.copy_context()
         loop = asyncio.get_running_loop()
         future = loop.run_in_executor(self._opened().pool, context.run, locked)
-        return await finished_despite_cancel(future, _WRITE_LIMIT_S)
+        return await finished_despite_cancel(future, WRITE_LIMIT_S)
 
 
 def _path_safe(name: str) -> str:

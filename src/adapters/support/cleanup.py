@@ -2,12 +2,16 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import structlog
 
 log = structlog.get_logger()
 T = TypeVar("T")
+
+STOP_SLACK_S = 5.0
+"""For what a stop does after it was cancelled at its limit."""
 
 
 async def finished_despite_cancel(work: Awaitable[T], limit_s: float) -> T:
@@ -42,7 +46,10 @@ def exception_seen(work: "asyncio.Future[Any]") -> None:
 
 
 async def stop_shielded(stop: Callable[[], Awaitable[None]], *, limit_s: float, what: str) -> None:
-    """Run `stop` to its end, whatever is cancelled. A failure is the event `sandbox.leaked`, never an exception."""
+    """Run `stop` to its end, whatever is cancelled. A failure is the event `sandbox.leaked`, never an exception.
+
+    `stop` is cancelled at `limit_s`, and left to itself where it has not ended `STOP_SLACK_S` later.
+    """
 
     async def guarded() -> None:
         try:
@@ -51,4 +58,12 @@ async def stop_shielded(stop: Callable[[], Awaitable[None]], *, limit_s: float, 
         except Exception as exc:  # noqa: BLE001 - a failed stop must not hide the attempt's own outcome
             log.error("sandbox.leaked", sandbox=what, error=str(exc) or type(exc).__name__)
 
-    await finished_despite_cancel(guarded(), limit_s + 5)
+    work = asyncio.ensure_future(guarded())
+    try:
+        with suppress(TimeoutError):
+            await finished_despite_cancel(work, limit_s + STOP_SLACK_S)
+    finally:
+        if not work.done():
+            log.error(
+                "sandbox.leaked", sandbox=what, error=f"its stop has not ended within {limit_s + STOP_SLACK_S:g} s"
+            )
