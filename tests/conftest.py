@@ -4,8 +4,6 @@ import ctypes
 import os
 import socket
 from collections.abc import Iterator
-from pathlib import PurePath
-from typing import Any
 
 import pytest
 import structlog
@@ -13,8 +11,6 @@ from hypothesis import settings
 
 settings.register_profile("quick", max_examples=10)
 
-STORIES = ("test_run_", "test_wheel")
-"""Modules whose tests look at one long story: one worker runs a whole module, so that its story is made once."""
 SETTINGS_OF_PROGRAMS = ("AGENTCOMPASS_", "MODAL_", "OPENAI_", "ANTHROPIC_", "MSWEA_")
 
 
@@ -47,17 +43,4 @@ def host_of_its_own() -> None:
     worker = os.environ.get("PYTEST_XDIST_WORKER")
     new_host_name = 0x04000000  # CLONE_NEWUTS; os.unshare comes with Python 3.12
     if worker and os.geteuid() == 0 and ctypes.CDLL(None).unshare(new_host_name) == 0:
-        socket.sethostname(f"{worker}-{socket.gethostname()}")
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Modules of STORIES whole, the largest first; any other test by itself."""
-    from xdist.scheduler import LoadScopeScheduling
-
-    class StoriesWhole(LoadScopeScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            module = nodeid.partition("::")[0]
-            return module if PurePath(module).name.startswith(STORIES) else nodeid
-
-    return StoriesWhole(config, log)
+        socket.sethostname(f"{worker}-{os.getppid()}-{socket.gethostname()}"[:64])

@@ -20,8 +20,9 @@ from ..domain.attempt import AttemptContext, ExitReason, HarnessResult, Step
 from ..domain.errors import ConfigError, SandboxLost
 from ..domain.ports import Benchmark, Environment, Recipe, Sandbox
 from ..domain.resolving import lifetime_s, resolve_spec
-from ..domain.sandbox import Command, ExecResult, SandboxOwner
+from ..domain.sandbox import Command, ExecResult
 from ..domain.task import Grade, GradingMode, PreparedTask, Submission, Task, TaskSelection
+from .environment.setting import an_owner
 
 _SHORTEST_SECRET = 40
 """A hidden text shorter than this may well stand in an instruction by chance."""
@@ -205,7 +206,7 @@ class BenchmarkContract:
         """A prepared task in its sandbox."""
         fields = self.recipe(task, environment.name) if self.recipe else {}
         spec = resolve_spec({}, fields, self.overrides, lifetime_s(task.budgets, benchmark.grading, purpose))
-        owner = SandboxOwner(run_id="contract", task_id=task.id, attempt=1, purpose=purpose, host="h", process="0-0")
+        owner = an_owner(task_id=task.id, purpose=purpose)
         async with environment.open(spec, owner) as sandbox:
             yield await benchmark.prepare(task, sandbox, a_context(task, folder)), sandbox
 
