@@ -6,14 +6,19 @@ import resource
 import shutil
 import sys
 import textwrap
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
 import pytest
+import pytest_asyncio
+from agentcompass.adapters.environments.host_process import sandbox as sandbox_module
 from agentcompass.adapters.environments.host_process.environment import HostProcessEnvironment, HostProcessParameters
+from agentcompass.adapters.environments.host_process.folder import SandboxFolder
 from agentcompass.adapters.environments.host_process.processes import Mark, kill_marked, marked
+from agentcompass.adapters.environments.host_process.running import Blocking
 from agentcompass.adapters.environments.host_process.sandbox import HostSandbox
 from agentcompass.adapters.support.liveness import this_host
 from agentcompass.domain.errors import ConfigError, SandboxFailed, SandboxLost, SandboxStartFailed
@@ -40,6 +45,20 @@ async def sandbox(environment: HostProcessEnvironment):
     async with environment.open(SandboxSpec(), an_owner()) as sandbox:
         yield sandbox
     await environment.close()
+
+
+@pytest_asyncio.fixture
+async def held_copies(sandbox: HostSandbox, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Callable[[], None]]:
+    """Begins more reads of files than there are threads for; they last until the test's end."""
+    let_go, reads = threading.Event(), []
+    monkeypatch.setattr(SandboxFolder, "read", lambda *_: let_go.wait(30) and b"")
+
+    def hold() -> None:
+        reads.extend(asyncio.create_task(sandbox.read_bytes(APP / "file", 1)) for _ in range(20))
+
+    yield hold
+    let_go.set()
+    await asyncio.gather(*reads)
 
 
 class TestHostProcess(EnvironmentContract):
@@ -271,6 +290,58 @@ async def test_a_sweep_removes_old_folders_without_a_label_and_spares_what_is_no
 
     assert swept == []
     assert sorted(os.listdir(base)) == [".ac-new.starting", "somebody-elses"]
+
+
+async def test_a_command_is_killed_at_once_while_copies_hold_their_threads(
+    sandbox: HostSandbox, held_copies: Callable[[], None], base: Path
+) -> None:
+    running = asyncio.create_task(sandbox.exec(sh("echo $$ > pid; sleep 300", timeout_s=300)))
+    pid = int(await _line_of(base, "ac-*/root/app/pid"))
+    held_copies()
+    running.cancel()
+    await asyncio.wait({running}, timeout=10)
+
+    assert running.cancelled()
+    assert not _alive(pid)
+
+
+async def test_a_sandbox_is_removed_while_copies_of_another_hold_their_threads(
+    environment: HostProcessEnvironment, sandbox: HostSandbox, held_copies: Callable[[], None], base: Path
+) -> None:
+    async with environment.open(SandboxSpec(), an_owner(attempt=2)):
+        held_copies()
+
+    assert os.listdir(base) == [sandbox.id]
+
+
+async def test_a_kill_that_takes_too_long_does_not_hide_the_cancellation(
+    sandbox: HostSandbox, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = asyncio.create_task(sandbox.exec(sh("echo $$ > pid; sleep 300", timeout_s=300)))
+    await _line_of(base, "ac-*/root/app/pid")
+    let_go = threading.Event()
+    monkeypatch.setattr(sandbox_module, "KILL_LIMIT_S", 0.05)
+    monkeypatch.setattr(sandbox_module, "kill_marked", lambda *_: let_go.wait(30) and set())
+    running.cancel()
+    await asyncio.wait({running}, timeout=10)
+    let_go.set()
+    monkeypatch.undo()
+
+    assert running.cancelled()
+
+
+async def test_the_limit_of_a_blocking_call_begins_when_a_thread_takes_it_up() -> None:
+    blocking, let_go = Blocking(), threading.Event()
+    before = [asyncio.ensure_future(blocking(let_go.wait, 30)) for _ in range(8)]
+    queued = asyncio.create_task(blocking.within(0.2, lambda: "done"))
+    await asyncio.sleep(0.3)
+    let_go.set()
+    await asyncio.gather(*before)
+
+    assert await queued == "done"
+    with pytest.raises(TimeoutError, match=r"0\.01 s"):
+        await blocking.within(0.01, lambda: time.sleep(0.1))
+    blocking.close()
 
 
 async def test_fifty_sandboxes_at_once_leave_nothing(environment: HostProcessEnvironment, base: Path) -> None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Collection
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import ClassVar
 
@@ -32,13 +33,12 @@ from ...support.liveness import selects
 from .folder import Label, SandboxFolder, make_private, sandbox_folders
 from .processes import can_see_processes
 from .running import Blocking, shell
-from .sandbox import HostSandbox, remove_sandbox, user_name
+from .sandbox import QUEUE_LIMIT_S, HostSandbox, remove_sandbox, user_name
 
 log = structlog.get_logger()
 
 DEFAULT_WORKSPACE = PurePosixPath("/app")
 _START_LIMIT_S = 60.0
-_STOP_LIMIT_S = 60.0
 _UNLABELLED_AGE_S = 3600.0
 
 
@@ -70,7 +70,7 @@ class HostProcessEnvironment:
 
     def __init__(self, parameters: HostProcessParameters) -> None:
         self._parameters = parameters
-        self._blocking = Blocking()
+        self._blocking, self._ending = Blocking(), Blocking()
         self._warned = False
 
     def _base(self) -> Path:
@@ -108,17 +108,19 @@ class HostProcessEnvironment:
             variables={**self._parameters.env_variables, **spec.env_variables},
             lifetime_s=spec.timeout,
             blocking=self._blocking,
+            ending=self._ending,
         )
         label = Label(owner=owner, expires=datetime.now(UTC) + timedelta(seconds=spec.timeout))
         async with AsyncExitStack() as stack:
-            stack.push_async_callback(stop_shielded, sandbox.stop, limit_s=_STOP_LIMIT_S, what=sandbox.id)
+            stack.push_async_callback(stop_shielded, sandbox.stop, limit_s=QUEUE_LIMIT_S, what=sandbox.id)
             await self._create(folder, label, (workspace, *spec.directories))
             sandbox.start_clock()
             yield sandbox
 
     async def _create(self, folder: SandboxFolder, label: Label, folders: tuple[PurePosixPath, ...]) -> None:
         try:
-            await finished_despite_cancel(self._blocking(folder.create, label, folders), _START_LIMIT_S)
+            made = self._blocking.within(_START_LIMIT_S, partial(folder.create, label, folders))
+            await finished_despite_cancel(made, QUEUE_LIMIT_S)
         except OSError as exc:
             hint = "set environments.host_process.root_folder to a folder with room that is yours"
             raise SandboxStartFailed(f"cannot make {str(folder.path)!r}: {exc}", hint=hint) from exc
@@ -131,7 +133,7 @@ class HostProcessEnvironment:
 
     async def sweep(self, selector: SweepSelector) -> list[SweptSandbox]:
         """Kill the processes of the selected sandboxes and remove their folders."""
-        return await self._blocking(self._sweep, selector)
+        return await self._ending(self._sweep, selector)
 
     def _sweep(self, selector: SweepSelector) -> list[SweptSandbox]:
         swept = []
@@ -156,6 +158,7 @@ class HostProcessEnvironment:
     async def close(self) -> None:
         """Let the threads go."""
         self._blocking.close()
+        self._ending.close()
 
 
 def _selected(selector: SweepSelector, label: Label) -> bool:

@@ -9,12 +9,13 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import IO, ParamSpec, TypeVar
 
 from ....domain.sandbox import Command, ExecResult
+from ...support.cleanup import exception_seen
 from .output import OutputPipe
 
 P = ParamSpec("P")
@@ -49,9 +50,35 @@ class Blocking:
 
     async def __call__(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """The function's result, from a thread of our own pool."""
+        return await self._begun(partial(function, *args, **kwargs))
+
+    async def within(self, limit_s: float, function: Callable[[], T]) -> T:
+        """As a call, with a limit that begins when a thread has taken the call up, and not in the queue.
+
+        Once it is queued it runs, whatever becomes of the caller.
+
+        Raises:
+            TimeoutError: it took longer; it goes on.
+        """
+        loop, taken_up = asyncio.get_running_loop(), asyncio.Event()
+
+        def call() -> T:
+            with suppress(RuntimeError):  # the loop has ended before its turn came
+                loop.call_soon_threadsafe(taken_up.set)
+            return function()
+
+        work = self._begun(call)
+        work.add_done_callback(exception_seen)
+        await taken_up.wait()
+        await asyncio.wait({work}, timeout=limit_s)
+        if not work.done():
+            raise TimeoutError(f"not finished within {limit_s:g} s")
+        return work.result()
+
+    def _begun(self, function: Callable[[], T]) -> asyncio.Future[T]:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="host-process")
-        return await asyncio.get_running_loop().run_in_executor(self._pool, partial(function, *args, **kwargs))
+        return asyncio.get_running_loop().run_in_executor(self._pool, function)
 
     def close(self) -> None:
         """Let the threads go; the next call makes new ones."""

@@ -10,6 +10,7 @@ import tarfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -33,6 +34,9 @@ ROOT_VARIABLE = "AGENTCOMPASS_ROOT"
 SANDBOX_MARK = "AGENTCOMPASS_SANDBOX"
 COMMAND_MARK = "AGENTCOMPASS_COMMAND"
 KILL_LIMIT_S = 10.0
+_STOP_LIMIT_S = 60.0
+QUEUE_LIMIT_S = 600.0
+"""How long a kill or a removal may wait for those of other sandboxes, besides its own limit."""
 _FILE_LIMIT_S = 600.0
 _NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
 
@@ -51,13 +55,16 @@ class HostSandbox:
         variables: Mapping[str, str],
         lifetime_s: float,
         blocking: Blocking,
+        ending: Blocking,
     ) -> None:
+        # `ending` are the threads that kill and remove: they never wait for a copy.
         self.id = folder.path.name
         self._folder = folder
         self._workspace = workspace_root
         self._variables = variables
         self._lifetime_s = lifetime_s
         self._blocking = blocking
+        self._ending = ending
         self._groups: set[int] = set()
         self._pipes: set[OutputPipe] = set()
         self._clock: asyncio.Task[None] | None = None
@@ -70,7 +77,7 @@ class HostSandbox:
     async def _expire(self) -> None:
         await asyncio.sleep(self._lifetime_s)
         self._expired = True
-        survivors = await self._blocking(kill_marked, self._mark(), KILL_LIMIT_S)
+        survivors = await self._ending(kill_marked, self._mark(), KILL_LIMIT_S)
         log.info("sandbox.expired", sandbox=self.id, lifetime_s=self._lifetime_s, survivors=sorted(survivors))
 
     async def stop(self) -> None:
@@ -78,12 +85,13 @@ class HostSandbox:
 
         Raises:
             SandboxFailed: a process would not die.
-            OSError: a file could not be deleted.
+            OSError: a file could not be deleted, or not in time.
         """
         if self._clock is not None:
             self._clock.cancel()
         try:
-            await self._blocking(remove_sandbox, self._folder, frozenset(self._groups))
+            removed = partial(remove_sandbox, self._folder, frozenset(self._groups))
+            await self._ending.within(_STOP_LIMIT_S, removed)
         finally:
             for pipe in self._pipes:
                 pipe.close()
@@ -118,7 +126,8 @@ class HostSandbox:
             process = await spawned(program, cwd, variables, stdin, pipes)
             return await self._ended(process, command.timeout_s, token, pipes, started)
         except asyncio.CancelledError:
-            await self._kill_command(token, process)
+            with suppress(TimeoutError):  # the cancellation outranks it
+                await self._kill_command(token, process)
             raise
         except NotStarted as exc:
             return failed(exc.exit_code, str(exc), started)
@@ -150,13 +159,14 @@ class HostSandbox:
         mark = Mark(f"{COMMAND_MARK}={token}", groups)
 
         async def killed() -> None:
-            survivors = await self._blocking(kill_marked, mark, KILL_LIMIT_S)
+            survivors = await self._ending.within(2 * KILL_LIMIT_S, partial(kill_marked, mark, KILL_LIMIT_S))
             if survivors:
                 log.error("command.survived", sandbox=self.id, pids=sorted(survivors))
             elif process is not None:
-                await process.wait()
+                async with asyncio.timeout(KILL_LIMIT_S):
+                    await process.wait()
 
-        await finished_despite_cancel(killed(), 2 * KILL_LIMIT_S)
+        await finished_despite_cancel(killed(), QUEUE_LIMIT_S)
 
     def _forget_ended(self) -> None:
         self._pipes = {pipe for pipe in self._pipes if not pipe.closed}
@@ -206,7 +216,7 @@ class HostSandbox:
     async def kill_processes(self) -> None:
         """As the port promises."""
         self._check_alive()
-        survivors = await self._blocking(kill_marked, self._mark(), KILL_LIMIT_S)
+        survivors = await self._ending(kill_marked, self._mark(), KILL_LIMIT_S)
         self._check_alive()
         if survivors:
             raise SandboxFailed(_immortal(survivors, self.id))
