@@ -1,5 +1,6 @@
 """task.toml and the folder around it: what is honoured, what is refused, and in which words."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -360,6 +361,81 @@ def test_the_checksum_follows_content_names_and_executable_bits(tmp_path: Path) 
 
     assert same == first
     assert len({first, executable, renamed, changed}) == 4
+
+
+@pytest.mark.parametrize("name", ["environment/repo/.git/HEAD", "tests/__pycache__/helper.pyc"])
+def test_the_checksum_follows_all_that_a_sandbox_is_given(tmp_path: Path, name: str) -> None:
+    task = write_task(tmp_path, "task", files={name: "a"})
+    first = checksum(task)
+    (task / name).write_text("b")
+
+    assert checksum(task) != first
+
+
+def test_the_checksum_follows_empty_folders_and_not_the_repository_of_the_task(tmp_path: Path) -> None:
+    task = write_task(tmp_path, "task")
+    first = checksum(task)
+    (task / ".git").mkdir()
+    (task / ".git" / "index").write_text("x")
+    with_repository = checksum(task)
+    (task / "environment" / "inbox").mkdir(parents=True)
+
+    assert with_repository == first
+    assert checksum(task) != first
+
+
+def unreadable(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the permissions would make it for whoever is not root."""
+    scandir = os.scandir
+
+    def refusing(path: str) -> object:
+        if Path(path) == folder:
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+
+
+async def test_a_folder_that_cannot_be_read_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = write_task(tmp_path, "task", files={"tests/hidden/check.py": "x"})
+    unreadable(task / "tests" / "hidden", monkeypatch)
+    with pytest.raises(ConfigError) as caught:
+        await load(tmp_path)
+
+    assert str(caught.value) == "task/tests/hidden: Permission denied"
+
+
+async def test_a_folder_that_may_not_be_entered_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, stat = write_task(tmp_path, "task"), Path.stat
+
+    def refusing(path: Path, **options: bool) -> os.stat_result:
+        if path.parent == task / "tests":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return stat(path, **options)
+
+    monkeypatch.setattr(Path, "stat", refusing)
+    with pytest.raises(ConfigError) as caught:
+        await load(tmp_path)
+
+    assert str(caught.value) == "task/tests/test.sh: Permission denied"
+
+
+def test_a_checksum_is_never_of_half_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "kit" / "bin").mkdir(parents=True)
+    unreadable(tmp_path / "kit" / "bin", monkeypatch)
+    with pytest.raises(ConfigError, match="kit/bin' cannot be read: Permission denied"):
+        checksum(tmp_path / "kit")
+
+
+async def test_a_file_that_is_only_a_pointer_to_its_content_is_refused(tmp_path: Path) -> None:
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12\n"
+    write_task(tmp_path, "task", files={"tests/data.bin": pointer})
+    with pytest.raises(
+        ConfigError, match=r"^task/tests/data\.bin: a Git LFS pointer, not the file: run `git lfs pull`"
+    ):
+        await load(tmp_path)
 
 
 def test_variables_come_from_the_parameter_and_from_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> None:

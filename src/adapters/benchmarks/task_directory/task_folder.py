@@ -3,7 +3,7 @@
 import hashlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +12,8 @@ from .task_toml import TaskProblems, TaskToml, parse_task_toml
 
 _CANARY = re.compile(r"\s*(<!--.*canary.*-->|#.*canary.*)\s*", re.IGNORECASE)
 _MARKERS = ("task.toml", "instruction.md", "task.yaml")
+LFS_POINTER = b"version https://git-lfs.github.com/spec/"
+"""How a file begins that Git LFS has not put its content into."""
 COMPOSE_FILES = ("docker-compose.yaml", "docker-compose.yml", "compose.yaml", "compose.yml")
 
 
@@ -68,7 +70,10 @@ def read_task(path: Path, task_id: str) -> TaskFolder:
     if not (path / "task.toml").is_file():
         legacy = (path / "task.yaml").exists()
         raise TaskProblems(["task.yaml: the 0.x format is not supported" if legacy else "task.toml: missing"])
-    problems = [*_layout_problems(path), *_file_problems(path)]
+    try:
+        problems = [*_layout_problems(path), *_file_problems(path)]
+    except OSError as exc:
+        raise TaskProblems([_not_read(exc, path)]) from exc
     instruction = _collected(problems, "instruction.md", path)
     config = _config(problems, path)
     if config is None or problems:
@@ -117,11 +122,34 @@ def _layout_problems(path: Path) -> Iterator[str]:
 
 def _file_problems(path: Path) -> Iterator[str]:
     root = path.resolve()
-    for name, file in _files(path):
-        if file.is_symlink() and not _inside(file, root):
-            yield f"{name}: a symbolic link that leaves the task directory"
-        elif not file.is_symlink() and not file.is_file():
-            yield f"{name}: neither a file, a folder nor a link"
+    unreadable: list[OSError] = []
+    for name, file in _entries_below(path, unreadable.append):
+        problem = _link_problem(file, root) if file.is_symlink() else _file_problem(file)
+        if problem:
+            yield f"{name}: {problem}"
+    for error in unreadable:
+        yield _not_read(error, path)
+
+
+def _not_read(error: OSError, path: Path) -> str:
+    return f"{Path(error.filename).relative_to(path).as_posix()}: {error.strerror}"
+
+
+def _link_problem(link: Path, root: Path) -> str:
+    return "" if _inside(link, root) else "a symbolic link that leaves the task directory"
+
+
+def _file_problem(file: Path) -> str:
+    if file.is_dir():
+        return ""
+    if not file.is_file():
+        return "neither a file, a folder nor a link"
+    try:
+        with file.open("rb") as stream:
+            start = stream.read(len(LFS_POINTER))
+    except OSError as exc:
+        return str(exc.strerror)
+    return "a Git LFS pointer, not the file: run `git lfs pull` in its repository" if start == LFS_POINTER else ""
 
 
 def _inside(link: Path, root: Path) -> bool:
@@ -143,18 +171,27 @@ def strip_canary(text: str) -> str:
 
 
 def checksum(path: Path) -> str:
-    """SHA-256 over relative paths, kinds (file, executable, link) and bytes, in the order of the paths.
+    """SHA-256 over relative paths, kinds (file, executable, link, empty folder) and bytes, in the order of the paths.
 
-    Of a file's mode only the executable bit counts, as for git: the rest depends on how it was copied.
+    All counts that a sandbox is given, but not the `.git` of `path` itself. Of a file's mode only the executable bit
+    counts, as for git: the rest depends on how it was copied.
+
+    Raises:
+        ConfigError: a file or folder cannot be read.
     """
     total = hashlib.sha256()
-    for name, file in sorted(_files(path)):
-        kind = _kind(file)
-        total.update(f"{name}\0{kind}\0{_digest(file, kind)}\n".encode("utf-8", "surrogateescape"))
+    try:
+        for name, file in sorted(_entries_below(path, _raised)):
+            kind = _kind(file)
+            total.update(f"{name}\0{kind}\0{_digest(file, kind)}\n".encode("utf-8", "surrogateescape"))
+    except OSError as exc:
+        raise ConfigError(f"{exc.filename!r} cannot be read: {exc.strerror}") from exc
     return total.hexdigest()
 
 
 def _digest(file: Path, kind: str) -> str:
+    if kind == "folder":
+        return ""
     if kind == "link":
         return hashlib.sha256(os.readlink(file).encode("utf-8", "surrogateescape")).hexdigest()
     with file.open("rb") as stream:
@@ -164,13 +201,23 @@ def _digest(file: Path, kind: str) -> str:
 def _kind(file: Path) -> str:
     if file.is_symlink():
         return "link"
+    if file.is_dir():
+        return "folder"
     return "executable" if file.stat().st_mode & 0o100 else "file"
 
 
-def _files(path: Path) -> Iterator[tuple[str, Path]]:
-    for folder, folders, files in os.walk(path):
-        folders[:] = sorted(name for name in folders if name not in {".git", "__pycache__"})
-        links = [name for name in folders if (Path(folder) / name).is_symlink()]
+def _raised(error: OSError) -> None:
+    raise error
+
+
+def _entries_below(path: Path, on_error: Callable[[OSError], None]) -> Iterator[tuple[str, Path]]:
+    """Files, links and empty folders, by their names relative to `path`."""
+    for folder, folders, files in os.walk(path, onerror=on_error):
+        here = Path(folder)
+        if here == path:
+            folders[:] = [name for name in folders if name != ".git"]
+        links = [name for name in folders if (here / name).is_symlink()]
         for name in (*files, *links):
-            file = Path(folder) / name
-            yield file.relative_to(path).as_posix(), file
+            yield (here / name).relative_to(path).as_posix(), here / name
+        if here != path and not (folders or files):
+            yield here.relative_to(path).as_posix(), here
