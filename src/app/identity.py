@@ -1,11 +1,12 @@
 """What makes two starts the same run: everything that moves a score, nothing else."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from pydantic import JsonValue, SecretStr
 
 from ..domain.ports import Benchmark
+from ..domain.resolving import SPEC_FIELDS
 from ..domain.run import RunRequest
 from ..domain.task import Task
 from ..domain.value import Parameters
@@ -21,10 +22,11 @@ def identity(
 
     The endpoint's address is not part of it: an endpoint moves between starts, and run_info.json records each.
     """
+    explicit = {"environment": SPEC_FIELDS & request.environment_params.keys()}
     own: dict[str, JsonValue] = {
         f"{section}_params.{name}": value
         for section, values in sorted(parameters.items())
-        for name, value in score_moving(values).items()
+        for name, value in score_moving(values, explicit.get(section, ())).items()
     }
     chosen: dict[str, JsonValue] = {
         "benchmark": request.benchmark,
@@ -42,9 +44,13 @@ def identity(
     return own | chosen
 
 
-def score_moving(parameters: Parameters) -> dict[str, JsonValue]:
-    """The fields that differ from their defaults, without secrets and those marked `identity: False`."""
-    dumped = parameters.model_dump(mode="json", exclude_defaults=True)
+def score_moving(parameters: Parameters, explicit: Collection[str] = ()) -> dict[str, JsonValue]:
+    """The fields that differ from their defaults, without secrets and those marked `identity: False`.
+
+    Those of `explicit` count at their defaults too: what the user said goes over the recipe, whatever its value.
+    """
+    dumped = parameters.model_dump(mode="json", include=set(explicit))
+    dumped |= parameters.model_dump(mode="json", exclude_defaults=True)
     return {name: value for name, value in dumped.items() if _counts(parameters, name)}
 
 
