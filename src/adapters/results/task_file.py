@@ -10,12 +10,13 @@ from typing import Any
 from pydantic import BaseModel, JsonValue, ValidationError
 
 from ...domain.attempt import SCHEMA_VERSION, AttemptKey, AttemptRecord
+from ...domain.errors import ConfigError
 from ...domain.run import GRADED
 
 _ESSENTIAL = frozenset({"status", "correct", "score"})
 """A record in which one of these is damaged says nothing that may be counted."""
-_OUR_OWN_FAULT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
-"""Reading failed, but not because of the file."""
+_FAULTS_OF_THE_FILE = frozenset({errno.EISDIR, errno.ELOOP, errno.ENOENT, errno.ENXIO})
+"""What is there is no file. Any other reason may pass, and what was graded is still there then."""
 _GRADED_NAMES = tuple(status.value for status in GRADED)
 
 
@@ -45,7 +46,7 @@ def read_task_file(path: Path) -> TaskFile:
 
     Raises:
         UnreadableResult: it is no task file.
-        OSError: the machine, not the file, is the reason (no descriptors left).
+        ConfigError: the machine, not the file, is the reason: no descriptors left, a disk or a mount that fails.
     """
     document = _document(path)
     task_id, attempts = document.get("task_id"), document.get("attempts")
@@ -67,9 +68,11 @@ def _document(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as exc:
         raise UnreadableResult(str(exc)) from exc
     except OSError as exc:
-        if exc.errno in _OUR_OWN_FAULT:
-            raise
-        raise UnreadableResult(str(exc)) from exc
+        if exc.errno in _FAULTS_OF_THE_FILE:
+            raise UnreadableResult(str(exc)) from exc
+        raise ConfigError(
+            f"{str(path)!r} cannot be read: {exc.strerror or exc}", hint="it is left as it is; try again once it can be"
+        ) from exc
     if not isinstance(document, dict):
         raise UnreadableResult("not a JSON object")
     return document

@@ -1,0 +1,59 @@
+"""Whose fault it is that a task's file cannot be read decides whether its results are given up."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from agentcompass.adapters.results.file_store import FileResultStore
+from agentcompass.adapters.results.reading import read_tasks
+from agentcompass.adapters.results.task_file import UnreadableResult, read_task_file
+from agentcompass.domain.attempt import AttemptKey
+from agentcompass.domain.errors import ConfigError
+from agentcompass.domain.redaction import Redactor
+from agentcompass.testing.result_store import graded, run_info
+
+UNREADABLE_MEMORY = Path("/proc/self/mem")
+"""Its first byte is an input/output error, as of a disk that fails."""
+
+
+async def run_on_a_failing_disk(results_dir: Path) -> Path:
+    """The file of a graded task, in whose place the disk answers with an error."""
+    store = FileResultStore(results_dir, Redactor())
+    list(await store.open(run_info()))
+    await store.save_attempt(AttemptKey(task_id="a", attempt=1), "", graded())
+    path = store.folder / "details" / "a.json"
+    await store.close()
+    path.rename(path.with_suffix(".good"))
+    path.symlink_to(UNREADABLE_MEMORY)
+    return path
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
+async def test_a_disk_that_fails_stops_the_start_in_a_line_and_costs_no_result(tmp_path: Path) -> None:
+    path = await run_on_a_failing_disk(tmp_path)
+    store = FileResultStore(tmp_path, Redactor())
+    stored = await store.open(run_info())
+    with pytest.raises(ConfigError, match=r"a\.json' cannot be read: Input/output error"):
+        list(stored)
+    await store.close()
+
+    assert path.is_symlink()
+    assert not list(path.parent.glob("*.broken-*"))
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
+async def test_what_is_shown_of_a_run_does_not_leave_out_what_the_disk_fails_to_give(tmp_path: Path) -> None:
+    path = await run_on_a_failing_disk(tmp_path)
+
+    with pytest.raises(ConfigError, match="Input/output error"):
+        read_tasks(path.parents[1])
+
+
+def test_what_is_no_file_at_all_is_its_own_fault(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "nowhere").symlink_to("gone")
+
+    for name in ("folder", "loop", "nowhere"):
+        with pytest.raises(UnreadableResult):
+            read_task_file(tmp_path / name)
