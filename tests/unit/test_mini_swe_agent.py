@@ -458,6 +458,21 @@ async def test_a_cost_limit_without_a_price_is_refused(tmp_path: Path) -> None:
     assert driven.model.calls == 0
 
 
+@pytest.mark.parametrize("limit", [{"cost_limit": 1}, {"cost_limit": 0}, {}])
+async def test_a_limit_set_on_a_cost_that_the_endpoint_does_not_tell_ends_the_attempt_as_an_error(
+    tmp_path: Path, limit: dict[str, float]
+) -> None:
+    driven = Driven(tmp_path, says("true", usage=Usage()), says(SUBMIT, usage=Usage()), **limit)
+    driven.model.parameters = FakeModelParameters(price=PRICE)
+    if limit.get("cost_limit"):
+        with pytest.raises(HarnessFailed, match="cost_limit 1 cannot be watched: the endpoint does not say"):
+            await driven.run()
+    else:
+        await driven.run()
+
+    assert driven.model.calls == (1 if limit.get("cost_limit") else 2)
+
+
 async def test_a_cost_limit_of_zero_is_no_limit_and_needs_no_price(tmp_path: Path) -> None:
     result = await Driven(tmp_path, says(SUBMIT), cost_limit=0).run()
 

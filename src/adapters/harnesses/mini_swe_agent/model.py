@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
+from ....domain.errors import HarnessFailed
 from ....domain.model import Message, ModelRequest, ModelResponse, Tool, ToolCall
 from ....domain.ports import Model
 from ..agent_thread import LoopCalls
@@ -34,7 +35,11 @@ class PortModel:
         """Of the unusable replies in a row, which were cut at the token limit."""
 
     def query(self, messages: list[dict[str, Any]], **kwargs: Any) -> dict[str, Any]:
-        """One reply, parsed; an unusable one raises the package's FormatError."""
+        """One reply, parsed; an unusable one raises the package's FormatError.
+
+        Raises:
+            HarnessFailed: the user set a limit in USD, and what the call cost is not known.
+        """
         prompts = None if self._conversation else (messages[0]["content"], messages[1]["content"])
         self._conversation += [_as_message(message) for message in messages[len(self._conversation) :]]
         request = ModelRequest(messages=tuple(self._conversation), tools=self._tools)
@@ -77,6 +82,12 @@ class PortModel:
         cost, price = response.usage.cost_usd, self._model.price
         if cost is None and price is not None:
             cost = price.cost_usd(response.usage)
+        limit = self._settings.explicit_cost_limit
+        if cost is None and limit:
+            raise HarnessFailed(
+                f"cost_limit {limit:g} cannot be watched: the endpoint does not say how many tokens a call used",
+                hint="make the endpoint tell its usage, or use step_limit",
+            )
         return cost or 0.0
 
     def format_message(self, **kwargs: Any) -> dict[str, Any]:
