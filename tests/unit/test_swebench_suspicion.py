@@ -133,6 +133,19 @@ def test_settings_that_tests_do_not_read_are_the_same(name: str, before: bytes, 
     assert settings_of_tests(name, before) == settings_of_tests(name, after)
 
 
+@pytest.mark.parametrize("value", ["[" * 5000 + "]" * 5000, "9" * 5000, "1979-99-99", "{a=" * 5000])
+def test_settings_that_a_parser_gives_up_on_are_compared_as_text(value: str):
+    submitted = f"[tool.x]\ny = {value}\n"
+
+    assert settings_of_tests("pyproject.toml", submitted.encode()) == submitted
+
+
+def test_settings_nested_without_end_are_compared_all_the_same():
+    deep = b"[tool.pytest." + b"a." * 5000 + b"b]\n"
+
+    assert settings_of_tests("pyproject.toml", PYPROJECT) != settings_of_tests("pyproject.toml", deep)
+
+
 @given(st.sampled_from(["setup.cfg", "pyproject.toml"]), st.binary() | st.text().map(str.encode))
 def test_settings_of_junk_are_compared_all_the_same(name: str, junk: bytes):
     assert settings_of_tests(name, junk) == settings_of_tests(name, junk)
@@ -163,6 +176,7 @@ GOOD = f"{START}PASSED {TARGET}\n{END}{code(0)}"
         (">>>>> Test Exit Code: 0\n" + GOOD, ["markers_forged"]),
         (GOOD.replace("PASSED", f"FAILED {TARGET} - no\nPASSED"), ["outcomes_contradicted"]),
         (GOOD.replace("PASSED", "FAILED"), []),
+        (f">>>>> Test Exit Code: {'9' * 5000}\n" + GOOD, ["markers_forged", "exit_code_against_log"]),
         (f"{START}SKIPPED [1] adder.py:3: later\n{END}{code(0)}", ["required_tests_skipped"]),
         (f"{START}1 skipped in 0.1s\n{END}{code(0)}", ["required_tests_skipped"]),
         (f"{START}no tests ran\n{END}{code(5)}", []),

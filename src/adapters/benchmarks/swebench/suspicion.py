@@ -32,6 +32,8 @@ _RUNNERS = frozenset({"_pytest", "pytest", "pluggy", "unittest"})
 _IMPORT_ROOTS = frozenset({"src", "lib"})
 _MODULE_SUFFIXES = frozenset({".py", ".so"})
 _SHADOWED = (sys.stdlib_module_names | _TEST_TOOLS) - {"test"}
+_UNREADABLE = (configparser.Error, ValueError, RecursionError)
+"""A submission may write what a parser gives up on in its own way: deep nesting, a number of thousands of digits."""
 _SECTIONS = re.compile(
     r"(tool:)?pytest|tox(:.*)?|testenv.*|coverage:.*|nosetests|aliases|options\.(entry_points|data_files)"
 )
@@ -101,7 +103,7 @@ def settings_of_tests(name: str, content: bytes) -> Any:
     text = content.decode("utf-8", "replace")
     try:
         return {"setup.cfg": _of_setup_cfg, "pyproject.toml": _of_pyproject}[name](text)
-    except (configparser.Error, tomllib.TOMLDecodeError):
+    except _UNREADABLE:
         return text
 
 
