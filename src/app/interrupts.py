@@ -5,7 +5,8 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from types import FrameType
+from typing import Any
 
 
 class Interrupts:
@@ -40,21 +41,66 @@ class Interrupts:
 
     @contextmanager
     def installed(self, timeout_seconds: float | None) -> Iterator[None]:
-        """Inside, the process's signals and the time limit come here. Only the main thread can take signals."""
+        """Inside, the process's signals and the time limit come here; afterwards signals go where they went before.
+
+        A signal that the process ignores (as under `nohup`) stays ignored. Only the main thread can take signals.
+        """
         loop = asyncio.get_running_loop()
-        handlers: dict[signal.Signals, Callable[[], None]] = {signal.SIGINT: self.interrupt}
-        for ending in (signal.SIGTERM, signal.SIGHUP):
-            handlers[ending] = partial(self.terminate, ending.name)
-        if threading.current_thread() is not threading.main_thread():
-            handlers = {}
-        for number, handler in handlers.items():
-            loop.add_signal_handler(number, handler)
         reason = f"the run's limit timeout_seconds of {timeout_seconds:g} s reached" if timeout_seconds else ""
         timer = loop.call_later(timeout_seconds, self.cut, reason) if timeout_seconds else None
         try:
-            yield
+            with _listening(lambda number: loop.call_soon_threadsafe(self._signalled, number)):
+                yield
         finally:
             if timer is not None:
                 timer.cancel()
-            for number in handlers:
-                loop.remove_signal_handler(number)
+
+    def _signalled(self, number: signal.Signals) -> None:
+        if number is signal.SIGINT:
+            self.interrupt()
+        else:
+            self.terminate(number.name)
+
+
+_listeners: list[Callable[[signal.Signals], object]] = []
+_before: dict[signal.Signals, Any] = {}
+
+
+@contextmanager
+def _listening(listener: Callable[[signal.Signals], object]) -> Iterator[None]:
+    """A signal is for every run of the process: the first takes it over, the last to end gives it back.
+
+    Not by `loop.add_signal_handler`, which has one handler a signal and forgets the one before.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    if not _listeners:
+        _take_over()
+    _listeners.append(listener)
+    try:
+        yield
+    finally:
+        _listeners.remove(listener)
+        if not _listeners:
+            _give_back()
+
+
+def _take_over() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        handler = signal.getsignal(number)
+        if handler in (signal.SIG_IGN, None):  # None is not Python's, and could not be put back
+            continue
+        _before[number] = handler
+        signal.signal(number, _received)
+        signal.siginterrupt(number, False)
+
+
+def _give_back() -> None:
+    while _before:
+        signal.signal(*_before.popitem())
+
+
+def _received(number: int, _frame: FrameType | None) -> None:
+    for listener in tuple(_listeners):
+        listener(signal.Signals(number))

@@ -1,6 +1,7 @@
 """Which sandbox a task gets: recipes and the user's parameters, resolved."""
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import structlog
@@ -10,7 +11,7 @@ from ..domain.merging import merged
 from ..domain.ports import Benchmark, Environment, Recipe
 from ..domain.resolving import lifetime_s, refuse_unsupported, resolve_spec
 from ..domain.sandbox import SandboxSpec
-from ..domain.task import Task
+from ..domain.task import GradingMode, Task
 
 log = structlog.get_logger()
 
@@ -49,9 +50,10 @@ class SpecResolver:
 
     def check_all(self, tasks: Sequence[Task]) -> None:
         """Raise ConfigError for the first task that cannot run here, before anything starts."""
-        for task in tasks:
+        purposes = ("agent", "grade") if self._benchmark.grading is GradingMode.FRESH else ("agent",)
+        for task, purpose in product(tasks, purposes):
             try:
-                self(task)
+                self(task, purpose)
             except ConfigError as exc:
                 raise ConfigError(f"task {task.id!r}: {exc.message}", hint=exc.hint) from exc
 

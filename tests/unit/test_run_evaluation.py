@@ -36,7 +36,7 @@ from agentcompass.domain.model import NO_USAGE, Message, ModelEndpoint, ModelReq
 from agentcompass.domain.naming import sandbox_name
 from agentcompass.domain.redaction import Redactor
 from agentcompass.domain.run import RunRequest
-from agentcompass.domain.sandbox import Check, SandboxOwner, SandboxSpec
+from agentcompass.domain.sandbox import LONGEST_TIMEOUT_S, Check, SandboxOwner, SandboxSpec
 from agentcompass.domain.task import Grade, GradingMode, StageBudgets, Submission, Task, TaskSelection
 from agentcompass.testing.fakes import (
     FakeBenchmark,
@@ -901,3 +901,13 @@ async def test_a_spec_that_cannot_be_is_the_users_error_in_one_line() -> None:
 
     with pytest.raises(ConfigError, match="workspace_root"):
         specs.check_all(tasks)
+
+
+@pytest.mark.parametrize("mode", [GradingMode.FRESH, GradingMode.SAME])
+async def test_a_sandbox_to_grade_in_that_cannot_be_is_refused_before_anything_starts(mode: GradingMode) -> None:
+    budgets = StageBudgets(grade_s=LONGEST_TIMEOUT_S)
+    world = World(benchmark=FakeBenchmark(FakeBenchmarkParameters(tasks=1, grading=mode, budgets=budgets)))
+
+    with pytest.raises(ConfigError, match="timeout"):
+        await world.start()
+    assert world.environment.open_calls == 0

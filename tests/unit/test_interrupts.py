@@ -1,0 +1,110 @@
+"""What a signal does to the runs of a process, and what is left of that afterwards."""
+
+import asyncio
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from agentcompass.app.interrupts import Interrupts
+
+TAKEN = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Heard:
+    """A run that notes what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.interrupts = Interrupts(self.asked.append, self.asked.append)
+
+
+@pytest.fixture(autouse=True)
+def handlers_of_the_tests() -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in TAKEN}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+async def sent(number: signal.Signals) -> None:
+    signal.raise_signal(number)
+    await asyncio.sleep(0)
+
+
+async def test_the_first_ctrl_c_is_soft_and_the_second_is_hard() -> None:
+    run = Heard()
+    with run.interrupts.installed(None):
+        await sent(signal.SIGINT)
+        after_one = (run.interrupts.soft, run.interrupts.hard)
+        await sent(signal.SIGINT)
+
+    assert after_one == (True, False)
+    assert run.asked == ["interrupt", "second interrupt"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+async def test_a_termination_and_a_closed_terminal_are_hard(number: signal.Signals) -> None:
+    run = Heard()
+    with run.interrupts.installed(None):
+        await sent(number)
+
+    assert (run.asked, run.interrupts.hard) == ([number.name], True)
+
+
+@pytest.mark.parametrize("number", TAKEN)
+async def test_a_signal_that_the_process_was_started_to_ignore_stays_ignored(number: signal.Signals) -> None:
+    signal.signal(number, signal.SIG_IGN)
+    run = Heard()
+    with run.interrupts.installed(None):
+        await sent(number)
+
+    assert run.asked == []
+    assert signal.getsignal(number) is signal.SIG_IGN
+
+
+async def test_signals_go_where_they_went_before_once_the_run_has_ended() -> None:
+    def of_the_program(*_: Any) -> None:
+        raise AssertionError
+
+    for number in TAKEN:
+        signal.signal(number, of_the_program)
+    with Heard().interrupts.installed(None):
+        assert of_the_program not in map(signal.getsignal, TAKEN)
+
+    assert set(map(signal.getsignal, TAKEN)) == {of_the_program}
+
+
+async def test_a_signal_is_for_every_run_under_way_whichever_began_or_ended_first() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    first, second = Heard(), Heard()
+    first_ends, second_ends = asyncio.Event(), asyncio.Event()
+
+    async def under_way(run: Heard, end: asyncio.Event) -> None:
+        with run.interrupts.installed(None):
+            await end.wait()
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(under_way(first, first_ends))
+        group.create_task(under_way(second, second_ends))
+        await asyncio.sleep(0)
+        await sent(signal.SIGINT)
+        first_ends.set()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        await sent(signal.SIGTERM)
+        second_ends.set()
+
+    assert (first.asked, second.asked) == (["interrupt"], ["interrupt", "SIGTERM"])
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+async def test_in_another_thread_a_run_leaves_signals_alone() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    run = Heard()
+
+    async def elsewhere() -> bool:
+        with run.interrupts.installed(None):
+            return signal.getsignal(signal.SIGTERM) is before
+
+    assert await asyncio.to_thread(asyncio.run, elsewhere())
