@@ -5,6 +5,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import copy_context
 from types import FrameType
 from typing import Any
 
@@ -48,8 +49,13 @@ class Interrupts:
         loop = asyncio.get_running_loop()
         reason = f"the run's limit timeout_seconds of {timeout_seconds:g} s reached" if timeout_seconds else ""
         timer = loop.call_later(timeout_seconds, self.cut, reason) if timeout_seconds else None
+        context = copy_context()  # a signal comes in that of whatever runs just then, perhaps another run
+
+        def hear(number: signal.Signals) -> None:
+            loop.call_soon_threadsafe(self._signalled, number, context=context)
+
         try:
-            with _listening(lambda number: loop.call_soon_threadsafe(self._signalled, number)):
+            with _listening(hear):
                 yield
         finally:
             if timer is not None:
@@ -62,12 +68,12 @@ class Interrupts:
             self.terminate(number.name)
 
 
-_listeners: list[Callable[[signal.Signals], object]] = []
+_listeners: list[Callable[[signal.Signals], None]] = []
 _before: dict[signal.Signals, Any] = {}
 
 
 @contextmanager
-def _listening(listener: Callable[[signal.Signals], object]) -> Iterator[None]:
+def _listening(listener: Callable[[signal.Signals], None]) -> Iterator[None]:
     """A signal is for every run of the process: the first takes it over, the last to end gives it back.
 
     Not by `loop.add_signal_handler`, which has one handler a signal and forgets the one before.

@@ -5,7 +5,8 @@ import logging
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -62,11 +63,16 @@ class Logs:
 
     def write(self, event: Mapping[str, Any]) -> None:
         """Send one finished event to the run's log, and to stderr where its level says so."""
-        clean = self._redact(_plain(event))
+        clean = self.masked(event)
         self._to_file(clean)
         is_shown = LEVELS.get(clean.get("level", ""), logging.ERROR) >= self._level
         if is_shown and clean.get("event") not in LEFT_TO_DISPLAYS:
             self._show(human_line(clean))
+
+    def masked(self, event: Mapping[str, Any]) -> Mapping[str, Any]:
+        """`event` in terms of JSON, without the secrets that are known here."""
+        clean: Mapping[str, Any] = self._redact(_plain(event))
+        return clean
 
     def _to_file(self, event: Mapping[str, Any]) -> None:
         with self._lock:
@@ -94,10 +100,38 @@ class Logs:
             return  # stderr is closed or its reader gone: there is nowhere left to say so
 
 
+_current: ContextVar[Logs | None] = ContextVar("logs", default=None)
+_live: list[Logs] = []
+_pipeline = ExitStack()
+_lock = threading.Lock()
+
+
 @contextmanager
 def logging_to(logs: Logs) -> Iterator[Logs]:
-    """In the block, structlog's events, the libraries' warnings and Python's go to `logs`; then all is as before."""
-    handler = _LibraryHandler(logs)
+    """In the block, structlog's events, the libraries' warnings and Python's go to `logs`; then all is as before.
+
+    Of several blocks at once each has the events of its own context: its tasks, and threads that took it over. What
+    comes from elsewhere goes to all. No event shows a secret of any of them.
+    """
+    with _lock:
+        if not _live:
+            _pipeline.enter_context(_taken_over())
+        _live.append(logs)
+    token = _current.set(logs)
+    try:
+        yield logs
+    finally:
+        _current.reset(token)
+        with _lock:
+            _live.remove(logs)
+            if not _live:
+                _pipeline.close()
+        logs.detach_run_log()
+
+
+@contextmanager
+def _taken_over() -> Iterator[None]:
+    handler = _LibraryHandler()
     root = logging.getLogger()
     before = structlog.get_config() if structlog.is_configured() else None
     root.addHandler(handler)
@@ -108,34 +142,36 @@ def logging_to(logs: Logs) -> Iterator[Logs]:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
             structlog.processors.format_exc_info,
-            _sending_to(logs),
+            _send,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
         cache_logger_on_first_use=False,
     )
     try:
-        yield logs
+        yield
     finally:
         structlog.reset_defaults()
         if before is not None:
             structlog.configure(**before)
         logging.captureWarnings(capture=False)
         root.removeHandler(handler)
-        logs.detach_run_log()
 
 
-def _sending_to(logs: Logs) -> Callable[[WrappedLogger, str, EventDict], EventDict]:
-    def send(_logger: WrappedLogger, _method: str, event: MutableMapping[str, Any]) -> EventDict:
-        logs.write(event)
-        raise structlog.DropEvent
-
-    return send
+def _send(_logger: WrappedLogger, _method: str, event: MutableMapping[str, Any]) -> EventDict:
+    current, live = _current.get(), tuple(_live)
+    for logs in (current,) if current is not None else live:
+        clean: Mapping[str, Any] = event
+        for other in live:
+            if other is not logs:
+                clean = other.masked(clean)
+        logs.write(clean)
+    raise structlog.DropEvent
 
 
 class _LibraryHandler(logging.Handler):
     """Warnings and errors of docker, openai, httpx, modal, asyncio, ... as events of the same pipeline."""
 
-    def __init__(self, logs: Logs) -> None:
+    def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self._log = structlog.wrap_logger(
             None,
@@ -143,7 +179,7 @@ class _LibraryHandler(logging.Handler):
                 structlog.contextvars.merge_contextvars,
                 structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
                 structlog.processors.format_exc_info,
-                _sending_to(logs),
+                _send,
             ],
             wrapper_class=structlog.BoundLogger,
         )

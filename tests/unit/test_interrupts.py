@@ -3,6 +3,7 @@
 import asyncio
 import signal
 from collections.abc import Iterator
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -97,6 +98,18 @@ async def test_a_signal_is_for_every_run_under_way_whichever_began_or_ended_firs
 
     assert (first.asked, second.asked) == (["interrupt"], ["interrupt", "SIGTERM"])
     assert signal.getsignal(signal.SIGINT) is before
+
+
+async def test_a_run_is_asked_in_its_own_context() -> None:
+    of_run: ContextVar[str] = ContextVar("of_run", default="none")
+    seen: list[str] = []
+    interrupts = Interrupts(lambda _: seen.append(of_run.get()), seen.append)
+    of_run.set("this run")
+    with interrupts.installed(None):
+        of_run.set("another run")
+        await sent(signal.SIGINT)
+
+    assert seen == ["this run"]
 
 
 async def test_in_another_thread_a_run_leaves_signals_alone() -> None:

@@ -1,5 +1,6 @@
 """The logging pipeline: what reaches run.log, what reaches stderr, and what never does."""
 
+import asyncio
 import io
 import json
 import logging
@@ -14,6 +15,7 @@ from agentcompass.app.logs import Logs, _LibraryHandler, human_line, logging_to
 from agentcompass.app.run_log import LoggedProgress
 from agentcompass.domain.errors import ConfigError
 from agentcompass.domain.events import RunEnded, RunStarted
+from agentcompass.domain.redaction import Redactor
 from agentcompass.testing.fakes.progress import RecordingProgress
 from agentcompass.testing.progress import every_event, run_started
 from hypothesis import given
@@ -111,7 +113,7 @@ def test_a_library_warning_takes_the_same_way(logs: Logs, stderr: io.StringIO, l
 
 
 def test_a_library_that_formats_wrongly_is_logged_all_the_same(logs: Logs, stderr: io.StringIO) -> None:
-    _LibraryHandler(logs).handle(logging.LogRecord("docker", logging.WARNING, __file__, 1, "two %s %s", ("one",), None))
+    _LibraryHandler().handle(logging.LogRecord("docker", logging.WARNING, __file__, 1, "two %s %s", ("one",), None))
 
     assert stderr.getvalue() == "warning: library.logged library=docker message='two %s %s'\n"
 
@@ -213,6 +215,74 @@ def test_structlog_is_as_before_once_logging_ends(stderr: io.StringIO) -> None:
 
     assert structlog.get_config() == before
     assert logging.getLogger().handlers == handlers
+
+
+class Side:
+    """One of two runs of a process: its log, with its own secret masked, and the lines that it shows."""
+
+    def __init__(self, folder: Path, secret: str) -> None:
+        self.path, self.shown = folder / f"{secret}.log", io.StringIO()
+        self.logs = Logs(level="warning", redact=Redactor([secret]).value, stream=self.shown)
+        self.is_logging, self.may_end = asyncio.Event(), asyncio.Event()
+
+    async def run(self, *said: str) -> None:
+        with logging_to(self.logs):
+            self.logs.attach_run_log(self.path)
+            self.is_logging.set()
+            await self.may_end.wait()
+            for text in said:
+                structlog.get_logger().error("thing.said", text=text)
+                await asyncio.to_thread(logging.getLogger("docker").warning, text)
+
+    def texts(self) -> list[str]:
+        return [line.get("text") or line["message"] for line in logged(self.path)]
+
+
+@pytest.fixture
+def sides(tmp_path: Path) -> tuple[Side, Side]:
+    return Side(tmp_path, "secret-of-one"), Side(tmp_path, "secret-of-two")
+
+
+async def test_each_of_two_runs_has_its_own_events_with_its_own_secrets_masked(sides: tuple[Side, Side]) -> None:
+    one, two = sides
+    before = structlog.get_config()
+    async with asyncio.TaskGroup() as group:
+        first = group.create_task(one.run("one: secret-of-one"))
+        group.create_task(two.run("two: secret-of-two", "two: secret-of-one"))
+        await one.is_logging.wait()
+        await two.is_logging.wait()
+        one.may_end.set()
+        await first
+        two.may_end.set()
+
+    assert one.texts() == ["one: ***"] * 2
+    assert two.texts()[:2] == ["two: ***"] * 2
+    assert (one.shown.getvalue().count("\n"), two.shown.getvalue().count("\n")) == (2, 4)
+    assert structlog.get_config() == before
+
+
+async def test_what_no_run_can_be_named_for_goes_to_all_without_a_secret_of_any(sides: tuple[Side, Side]) -> None:
+    async with asyncio.TaskGroup() as group:
+        for side in sides:
+            group.create_task(side.run())
+            await side.is_logging.wait()
+        structlog.get_logger().error("thing.said", text="secret-of-one, secret-of-two")
+        for side in sides:
+            side.may_end.set()
+
+    assert [side.texts() for side in sides] == [["***, ***"]] * 2
+
+
+async def test_a_secret_of_one_run_is_masked_in_an_event_of_the_other(sides: tuple[Side, Side]) -> None:
+    one, two = sides
+    async with asyncio.TaskGroup() as group:
+        group.create_task(one.run())
+        await one.is_logging.wait()
+        two.may_end.set()
+        await group.create_task(two.run("of secret-of-one"))
+        one.may_end.set()
+
+    assert two.texts() == ["of ***"] * 2
 
 
 class Hostile:
