@@ -103,6 +103,20 @@ def test_a_fault_in_a_flag_is_told_with_the_flag(flag: str, value: Any, message:
     assert refusal(used=used, **{flag: value}).startswith(message)
 
 
+@pytest.mark.parametrize("given", ['{"temperature": 0}', {"by_turn": True}])
+def test_model_params_that_no_harness_would_use_are_refused(given: Any) -> None:
+    message = refusal(used=Used("fake", "fake", "m", "cloud-box"), model_params=given)
+
+    assert message.startswith("--model-params: harness 'fake' asks no model through the runner")
+
+
+def test_model_params_of_a_file_that_serves_several_runs_may_go_unused(tmp_path: Path) -> None:
+    path = tmp_path / "my.yaml"
+    path.write_text("model: {api_protocol: replay, params: {delay_s: 1}}")
+
+    assert settings(path, model_params={}).request().harness == "fake"
+
+
 def test_a_file_that_is_not_there_is_told_with_its_flag(tmp_path: Path) -> None:
     assert refusal(tmp_path / "no.yaml") == f"--config {tmp_path}/no.yaml: No such file or directory"
 

@@ -128,7 +128,14 @@ def _model_params(used: Used, model: Section, layers: Sequence[Layer], flags: Fl
     if harness.needs_model and used.model.strip() in ("", NO_MODEL):
         raise ConfigError(f"harness {used.harness!r} needs a model, and the model named is {used.model!r}")
     path = ("model", "params")
-    layers = [*layers, params_flag(flags, "model_params", path)]
+    given = params_flag(flags, "model_params", path)
+    if not harness.needs_model and part_of(given.values, path):
+        label = flags.spelled("model_params")
+        raise ConfigError(
+            f"{label}: harness {used.harness!r} asks no model through the runner, so they would have no effect",
+            hint="leave them out; an agent of your own has such settings in its command or its variables",
+        )
+    layers = [*layers, given]
     if not harness.needs_model and not any(part_of(layer.values, path) for layer in layers):
         return Section(path, NoParameters(), {}, {}, {})
     return needed_section(path, layers, parameters_of(protocol_of(model, catalog)))
