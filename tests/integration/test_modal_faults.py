@@ -309,6 +309,16 @@ async def test_a_task_without_network_gets_none(
     assert "BLOCKED" in str(modal_server.calls(CREATE)[0]["request"])
 
 
+async def test_a_task_without_network_gets_none_whatever_others_may_reach(
+    modal_server: ModalServer, debian_image: str
+) -> None:
+    modal = ModalEnvironment(ModalParameters(outbound_cidr_allowlist=("10.0.0.0/8",)), modal_server.variables)
+    await opened(modal, SandboxSpec(image=debian_image, network=Network.NONE))
+    await modal.close()
+
+    assert "BLOCKED" in str(modal_server.calls(CREATE)[0]["request"])
+
+
 async def test_a_gpu_goes_to_the_first_backend(
     modal: ModalEnvironment, spec: SandboxSpec, modal_server: ModalServer
 ) -> None:

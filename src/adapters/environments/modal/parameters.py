@@ -90,7 +90,7 @@ class ModalParameters(Parameters):
     block_network: bool | None = None
     """true blocks all network, false opens it whatever the task says; None leaves it to `network` and the task."""
     outbound_cidr_allowlist: tuple[str, ...] | None = None
-    """The only addresses that a sandbox may reach, as in `10.0.0.0/8`."""
+    """The only addresses that a sandbox may reach, as in `10.0.0.0/8`; one of a task without network reaches none."""
     outbound_domain_allowlist: tuple[str, ...] | None = None
     """The only domains that a sandbox may reach, as in `example.org` or `*.example.com`."""
     secrets: tuple[ObjectName, ...] = ()
