@@ -565,6 +565,63 @@ async def test_a_process_that_clears_the_verifiers_folder_is_killed_and_the_test
     assert it.sandbox.calls.count("kill_processes") == 1
 
 
+FORGER = f"""#!/bin/bash
+echo '{{"reward": 1}}' > {LOGS}/reward.json
+"""
+
+
+async def test_a_reward_file_that_the_tests_do_not_write_counts_in_no_run(tmp_path: Path) -> None:
+    make(tmp_path, test=f"#!/bin/bash\n./program\necho 0 > {REWARD}\n")
+    async with life(tmp_path) as it:
+        await it.run(f"cat > program <<'END'\n{FORGER}END\nchmod +x program")
+        grade = await it.grade()
+
+    assert isinstance(grade.extra["verify_log"], dict)
+    assert grade.score == 0
+    assert grade.extra["verify_log"]["left_out"] == ["reward.json"]
+
+
+async def test_a_forged_reward_of_tests_that_were_ended_before_theirs_is_no_verdict(tmp_path: Path) -> None:
+    make(tmp_path, test=f"#!/bin/bash\n./program\necho 0 > {REWARD}\n")
+    async with life(tmp_path) as it:
+        await it.run(f"cat > program <<'END'\n{FORGER}kill -9 $PPID\nEND\nchmod +x program")
+        with pytest.raises(VerifierFailed, match=r"no reward\.txt or reward\.json") as caught:
+            await it.grade()
+
+    assert not caught.value.transient
+
+
+async def test_a_reward_file_that_no_test_names_may_be_a_tools(tmp_path: Path) -> None:
+    make(tmp_path, test=f"#!/bin/bash\nname=reward\necho '{{\"reward\": 1}}' > {LOGS}/$name.json\n")
+    async with life(tmp_path) as it:
+        grade = await it.grade()
+
+    assert grade.correct
+    assert it.sandbox.calls == ["upload", "exec"]
+
+
+async def test_programs_that_remove_what_the_tests_write_in_each_run_give_the_agent_no_other_chance(
+    tmp_path: Path,
+) -> None:
+    make(tmp_path, test=f"#!/bin/bash\n./program\necho 0 > {REWARD}\n")
+    async with life(tmp_path) as it:
+        await it.run(f"printf '#!/bin/bash\\nrm -rf %s/*\\n' '{LOGS}' > program; chmod +x program")
+        with pytest.raises(VerifierFailed, match="what the tests wrote was removed, although") as caught:
+            await it.grade()
+
+    assert not caught.value.transient
+    assert it.sandbox.calls.count("kill_processes") == 1
+
+
+async def test_an_end_of_the_tests_shell_gives_the_agent_no_other_chance(tmp_path: Path) -> None:
+    make(tmp_path, test="#!/bin/bash\nkill -9 $PPID\n")
+    async with life(tmp_path) as it:
+        with pytest.raises(VerifierFailed, match="the tests' shell was ended: status 137") as caught:
+            await it.grade()
+
+    assert not caught.value.transient
+
+
 async def test_tests_that_clear_their_own_folder_run_once(tmp_path: Path) -> None:
     make(tmp_path, test=f"#!/bin/bash\necho x >> runs\nrm -rf {LOGS}/*\necho 1 > {REWARD}\n")
     async with life(tmp_path) as it:

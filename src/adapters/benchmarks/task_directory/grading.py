@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from pydantic import JsonValue
@@ -58,12 +59,27 @@ def grade_of(tests: Path, logs: Path, report: Report, details: Mapping[str, Json
 
 def meddled(tests: Path, report: Report) -> str:
     """What somebody else than the tests has done to their files, or nothing."""
-    if report.has("reward.json") and report.has("reward.txt") and not _mention(tests, b"reward.json"):
+    if _has_foreign_reward(tests, report):
         return "reward.json is there, which the tests do not write"
     if report.has("test-stdout.txt"):  # it was open when they began
         return ""
     removed_by_tests = report.has("reward.json", "reward.txt") and _REMOVES_LOGS.search(_scripts(tests))
     return "" if removed_by_tests else "what the tests wrote was removed"
+
+
+def without_foreign_reward(tests: Path, report: Report) -> Report:
+    """The report without a reward.json that the tests do not write: it would outrank their reward.txt."""
+    if not _has_foreign_reward(tests, report):
+        return report
+    files = {name: content for name, content in report.files.items() if name != "reward.json"}
+    return replace(report, files=files, untold=report.untold - {"reward.json"})
+
+
+def _has_foreign_reward(tests: Path, report: Report) -> bool:
+    """Tests that name neither file may leave a reward.json to a tool that they install."""
+    if not report.has("reward.json") or _mention(tests, b"reward.json"):
+        return False
+    return report.has("reward.txt") or _mention(tests, b"reward.txt")
 
 
 def _content(logs: Path, report: Report, name: str, max_bytes: int) -> bytes | None:

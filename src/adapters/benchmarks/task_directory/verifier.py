@@ -14,7 +14,7 @@ from ....domain.errors import SandboxFailed, SandboxLost, StageTimeout, Verifier
 from ....domain.ports import Sandbox
 from ....domain.sandbox import Command, ExecResult
 from ....domain.task import Grade
-from .grading import grade_of, last_line, meddled
+from .grading import grade_of, last_line, meddled, without_foreign_reward
 from .sandbox_logs import fetched
 from .verdict import MAX_CTRF_BYTES, MAX_REWARD_BYTES
 from .verifier_report import MAX_REPORT_BYTES, REPORTED_FILES, Report, TornReport, read_report
@@ -40,7 +40,21 @@ class VerifierTimedOut(StageTimeout, VerifierFailed):
 
 
 class VerifierDisturbed(VerifierFailed):
-    """Something goes on writing where the tests belong."""
+    """Something goes on writing where the tests belong; what is left of it after a kill is run by the tests."""
+
+    transient = False
+
+
+class VerifierEnded(VerifierFailed):
+    """The tests' shell was ended before it had told all: a program of the agent's that the tests run can do that."""
+
+    transient = False
+
+
+_ENDINGS: Mapping[int | None, tuple[str, type[VerifierFailed]]] = {
+    NOT_READY: ("the tests could not be put in", VerifierFailed),
+    DISTURBED: ("the tests could not be put in", VerifierDisturbed),
+}
 
 
 @dataclass(frozen=True)
@@ -92,6 +106,7 @@ class _Verification:
         """Who may do all in the sandbox; None is its own user."""
         self._duration_s = 0.0
         self._killed = False
+        self._left_out = False
 
     async def grade(self) -> Grade:
         try:
@@ -100,7 +115,7 @@ class _Verification:
             await self._keep_logs()
             raise
         if report.code is None:
-            raise VerifierFailed("no verdict: the tests' shell does not tell that test.sh has run")
+            raise VerifierEnded("no verdict: the tests' shell does not tell that test.sh has run")
         await asyncio.to_thread(_write, self._run.logs, report.files)
         await self._fetch_untold(report)
         artifacts = await self._fetch_rest(report)
@@ -112,6 +127,8 @@ class _Verification:
             details["changed_tools"] = list[JsonValue](report.changed)
         if self._killed:
             details["processes_killed"] = True
+        if self._left_out:
+            details["left_out"] = ["reward.json"]
         grade = await asyncio.to_thread(grade_of, self._run.tests, self._run.logs, report, details)
         return grade.model_copy(update={"extra": grade.extra | {"artifacts": artifacts}}) if artifacts else grade
 
@@ -127,7 +144,18 @@ class _Verification:
         log.warning("verifier.disturbed", reason=reason)
         await self._sandbox.kill_processes()
         self._killed = True
-        return await self._tests()
+        return await self._believable(await self._tests())
+
+    async def _believable(self, report: Report) -> Report:
+        """Nobody is left to be killed: what the tests do not write does not count, what they lost ends it."""
+        if report.code is None:
+            return report
+        kept = await asyncio.to_thread(without_foreign_reward, self._run.tests, report)
+        self._left_out = kept is not report
+        reason = await asyncio.to_thread(meddled, self._run.tests, kept)
+        if reason and kept.has("reward.json", "reward.txt"):
+            raise VerifierDisturbed(f"no verdict: {reason}, although the agent's processes had been killed")
+        return kept
 
     async def _tests(self) -> Report:
         staged = f"/.staged-{secrets.token_hex(8)}"
@@ -182,7 +210,7 @@ class _Verification:
         try:
             return read_report(output, self._nonce, list(self._folders))
         except TornReport as exc:
-            raise VerifierFailed(f"no verdict: {exc}") from exc
+            raise VerifierEnded(f"no verdict: {exc}") from exc
 
     async def _keep_logs(self) -> None:
         """The logs are worth having, the error is not worth replacing."""
@@ -249,9 +277,7 @@ def _closed(path: Path) -> bool:
 def _checked(result: ExecResult) -> ExecResult:
     if result.ok or result.timed_out:
         return result
-    kind = VerifierDisturbed if result.exit_code == DISTURBED else VerifierFailed
-    unready = result.exit_code in (NOT_READY, DISTURBED)
-    what = "the tests could not be put in" if unready else "the tests' shell was ended"
+    what, kind = _ENDINGS.get(result.exit_code, ("the tests' shell was ended", VerifierEnded))
     raise kind(f"{what}: status {result.exit_code}, {last_line(result.stderr) or 'no message'}")
 
 
