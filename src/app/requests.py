@@ -5,11 +5,31 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import SecretStr
+from pydantic import PrivateAttr, SecretStr
 
 from ..domain.run import RunRequest
 from .catalog import Catalog
-from .settings import Flags, Used, load_settings
+from .settings import Flags, Settings, Used, load_settings
+from .settings.models import RunSettings
+
+
+class ConfiguredRequest(RunRequest):
+    """A request that knows, beside what is run, how its settings would have it carried out."""
+
+    _run: RunSettings = PrivateAttr()
+
+    @classmethod
+    def of(cls, settings: Settings, *, reuse: bool) -> "ConfiguredRequest":
+        """The request that `settings` make."""
+        request = cls.model_construct(**dict(settings.request(reuse=reuse)))
+        is_set = "progress" in settings.sections["run"].explicit
+        request._run = settings.run if is_set else settings.run.model_copy(update={"progress": "none"})
+        return request
+
+
+def run_settings(request: RunRequest) -> RunSettings:
+    """How `request` is to be carried out where the caller does not say: without a display, unless one is set."""
+    return request._run if isinstance(request, ConfiguredRequest) else RunSettings(progress="none")
 
 
 def build_run_request(
@@ -36,6 +56,7 @@ def build_run_request(
     """The request of one run: defaults.yaml < `config` files < AGENTCOMPASS_ variables < these arguments.
 
     An argument that is None is not given. `reuse` resumes a stored run of the same name and id; False refuses it.
+    What the layers say of `results_dir`, `data_dir`, `timeout_seconds`, `progress` and `log_level` goes with it.
 
     Raises:
         ConfigError: anything wrong in any layer, in one line.
@@ -57,4 +78,5 @@ def build_run_request(
     )
     used = Used(benchmark=benchmark, harness=harness, model=model, environment=environment)
     paths = [Path(path) for path in config]
-    return load_settings(used, config=paths, flags=flags, environ=os.environ, catalog=Catalog()).request(reuse=reuse)
+    settings = load_settings(used, config=paths, flags=flags, environ=os.environ, catalog=Catalog())
+    return ConfiguredRequest.of(settings, reuse=reuse)

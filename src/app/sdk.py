@@ -13,22 +13,25 @@ from ..domain.ports import Environment, Model, Progress
 from ..domain.run import RunRequest
 from .container import Container, Places
 from .logs import Logs, logging_to
+from .requests import run_settings
 from .run_evaluation import RunOutcome
 from .run_log import LoggedProgress
-from .settings import cache_dir
+from .settings.effective import data_dir as cached_data
 
 
 def run_evaluation_request(
     request: RunRequest,
     *,
-    results_dir: Path | str = "results",
+    results_dir: Path | str | None = None,
     data_dir: Path | str | None = None,
     timeout_seconds: float | None = None,
-    progress: str | Progress = "none",
+    progress: str | Progress | None = None,
 ) -> Mapping[str, Any]:
     """Run `request` to its end, and return `paths` (`run_info`, `summary`, `details`), `summary` and `exit_code`.
 
     `progress` is the name of a display on stderr (auto, rich, plain, json, none) or a `Progress` of your own.
+    An argument that is None is as the `config` files and AGENTCOMPASS_ variables say that the request was built from;
+    where they say nothing: the folder results, the user's cache folder, no limit, no display.
 
     Raises:
         ConfigError: nothing was started.
@@ -43,14 +46,24 @@ def run_evaluation_request(
 async def run_evaluation_request_async(
     request: RunRequest,
     *,
-    results_dir: Path | str = "results",
+    results_dir: Path | str | None = None,
     data_dir: Path | str | None = None,
     timeout_seconds: float | None = None,
-    progress: str | Progress = "none",
+    progress: str | Progress | None = None,
 ) -> Mapping[str, Any]:
     """As `run_evaluation_request`, for a running event loop."""
-    places = Places(Path(results_dir), Path(data_dir) if data_dir else cache_dir(os.environ).expanduser())
-    outcome = await evaluate(request, places, timeout_seconds=timeout_seconds, progress=progress)
+    run = run_settings(request)
+    places = Places(
+        run.results_dir.expanduser() if results_dir is None else Path(results_dir),
+        Path(data_dir) if data_dir else cached_data(run, os.environ),
+    )
+    outcome = await evaluate(
+        request,
+        places,
+        timeout_seconds=run.timeout_seconds if timeout_seconds is None else timeout_seconds,
+        progress=run.progress if progress is None else progress,
+        log_level=run.log_level,
+    )
     return {
         "paths": outcome.paths,
         "summary": outcome.summary.model_dump(mode="json"),
