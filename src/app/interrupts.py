@@ -44,7 +44,9 @@ class Interrupts:
     def installed(self, timeout_seconds: float | None) -> Iterator[None]:
         """Inside, the process's signals and the time limit come here; afterwards signals go where they went before.
 
-        A signal that the process ignores (as under `nohup`) stays ignored. Only the main thread can take signals.
+        A hang-up or termination that the process ignores (as under `nohup`) stays ignored; SIGINT does not: a shell has
+        it ignored in what a script runs in the background, and it is the script's one way to ask for a soft end.
+        Only the main thread can take signals.
         """
         loop = asyncio.get_running_loop()
         reason = f"the run's limit timeout_seconds of {timeout_seconds:g} s reached" if timeout_seconds else ""
@@ -95,7 +97,8 @@ def _listening(listener: Callable[[signal.Signals], None]) -> Iterator[None]:
 def _take_over() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         handler = signal.getsignal(number)
-        if handler in (signal.SIG_IGN, None):  # None is not Python's, and could not be put back
+        is_deaf = handler is signal.SIG_IGN and number is not signal.SIGINT
+        if is_deaf or handler is None:  # None is not Python's, and could not be put back
             continue
         _before[number] = handler
         signal.signal(number, _received)

@@ -53,7 +53,7 @@ async def test_a_termination_and_a_closed_terminal_are_hard(number: signal.Signa
     assert (run.asked, run.interrupts.hard) == ([number.name], True)
 
 
-@pytest.mark.parametrize("number", TAKEN)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 async def test_a_signal_that_the_process_was_started_to_ignore_stays_ignored(number: signal.Signals) -> None:
     signal.signal(number, signal.SIG_IGN)
     run = Heard()
@@ -62,6 +62,16 @@ async def test_a_signal_that_the_process_was_started_to_ignore_stays_ignored(num
 
     assert run.asked == []
     assert signal.getsignal(number) is signal.SIG_IGN
+
+
+async def test_a_script_can_ask_for_a_soft_end_of_what_it_runs_in_the_background() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    run = Heard()
+    with run.interrupts.installed(None):
+        await sent(signal.SIGINT)
+
+    assert run.asked == ["interrupt"]
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 
 
 async def test_signals_go_where_they_went_before_once_the_run_has_ended() -> None:
