@@ -33,6 +33,8 @@ _START_SLACK_S = 1800
 _TERMINATE_TRIES, _TERMINATE_TOTAL_S, _TERMINATE_CALL_S = 5, 60.0, 20.0
 _UNFINISHED_LIMIT_S = 25.0
 _ANSWER_TRY_S, _ANSWER_BYTES = 300.0, 64 * 1024
+_LOOKS_AFTER_S = (0.0, 1.0)
+"""Modal may see a command fail a moment before it sees the sandbox's end."""
 _NO_SHELL = (126, 127)
 _KILLED = 137
 
@@ -185,15 +187,17 @@ class ModalLaunch:
             raise SandboxBusy(f"{doing}: it cannot be read: {printed.line()!r}") from exc
 
     async def _refuse_dead(self, sandbox: modal.Sandbox, said: str) -> None:
-        try:
-            async with asyncio.timeout(_TERMINATE_CALL_S):
-                code = await sandbox.poll.aio()
-        except FAILURES:
-            return
-        if code is not None:
-            message = f"sandbox {self.name!r} ended as soon as it had started, exit code {code}: {said}"
-            hint = "the image needs a /bin/sh, and has to be for linux/amd64"
-            raise SandboxStartFailed(message, hint=hint)
+        for pause_s in _LOOKS_AFTER_S:
+            await asyncio.sleep(pause_s)
+            try:
+                async with asyncio.timeout(_TERMINATE_CALL_S):
+                    code = await sandbox.poll.aio()
+            except FAILURES:
+                return
+            if code is not None:
+                message = f"sandbox {self.name!r} ended as soon as it had started, exit code {code}: {said}"
+                hint = "the image needs a /bin/sh, and has to be for linux/amd64"
+                raise SandboxStartFailed(message, hint=hint)
 
     async def _end_of_creation(self) -> None:
         creating = self._creating
