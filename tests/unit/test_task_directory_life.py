@@ -119,6 +119,16 @@ async def no_sleep(seconds: float) -> None:
     return None
 
 
+def forge_before_downloads(it: Life) -> None:
+    download = it.sandbox.inner.download
+
+    async def forged_first(source: PurePosixPath, target: Path) -> None:
+        await it.run(f"echo 1 > {REWARD}")
+        await download(source, target)
+
+    it.sandbox.inner.download = forged_first  # type: ignore[method-assign]  # a process of the agent's does that
+
+
 def make(tmp_path: Path, **changes: object) -> Path:
     return write_task(tmp_path / "tasks", "task", **changes)  # type: ignore[arg-type]  # passed on as they are
 
@@ -459,6 +469,15 @@ async def test_output_that_is_not_utf_8_is_kept_byte_for_byte(tmp_path: Path) ->
     assert (it.logs / "verifier" / "test-stdout.txt").read_bytes() == b"a\360\237\230b"
 
 
+async def test_a_reward_that_changes_after_tests_whose_output_is_not_utf_8_does_not_count(tmp_path: Path) -> None:
+    make(tmp_path, test=f"#!/bin/bash\nprintf '\\377'\necho 0 > {REWARD}\n")
+    async with life(tmp_path) as it:
+        forge_before_downloads(it)
+        grade = await it.grade()
+
+    assert grade.score == 0
+
+
 async def test_long_output_is_fetched_and_kept_whole(tmp_path: Path) -> None:
     make(tmp_path, test=f"#!/bin/bash\nseq 100000\necho 1 > {REWARD}\n")
     async with life(tmp_path) as it:
@@ -472,13 +491,7 @@ async def test_long_output_is_fetched_and_kept_whole(tmp_path: Path) -> None:
 async def test_a_reward_that_changes_after_the_tests_have_ended_does_not_count(tmp_path: Path) -> None:
     make(tmp_path, test=f"#!/bin/bash\necho x > {LOGS}/other\necho 0 > {REWARD}\n")
     async with life(tmp_path) as it:
-        download = it.sandbox.inner.download
-
-        async def forged_first(source: PurePosixPath, target: Path) -> None:
-            await it.run(f"echo 1 > {REWARD}")
-            await download(source, target)
-
-        it.sandbox.inner.download = forged_first  # type: ignore[method-assign]  # a process of the agent's does that
+        forge_before_downloads(it)
         grade = await it.grade()
 
     assert grade.score == 0

@@ -78,6 +78,24 @@ def test_a_report_that_is_cut_tells_no_file(tmp_path: Path) -> None:
     assert report.untold == {"reward.txt", "test-stdout.txt"}
 
 
+def test_files_before_one_that_is_not_utf_8_are_told(tmp_path: Path) -> None:
+    report = reported(
+        a_root(tmp_path, {"reward.txt": b"0\n", "ctrf.json": b"a\xffb", "test-stdout.txt": b"all well\n"})
+    )
+
+    assert report.files == {"reward.txt": b"0\n"}
+    assert report.untold == {"ctrf.json", "test-stdout.txt"}
+
+
+@pytest.mark.parametrize("size", ["0", "2", "30"])
+def test_bytes_that_are_not_utf_8_do_not_hide_a_size_that_is_not_true(tmp_path: Path, size: str) -> None:
+    output = printed(a_root(tmp_path, {"reward.txt": b"0.25\n", "test-stdout.txt": b"\xff"}))
+    report = read_report(output.replace(" - 5 - 1 ", f" - {size} - 1 "), NONCE, list(FOLDERS))
+
+    assert report.files == {}
+    assert report.untold == {"reward.txt", "test-stdout.txt"}
+
+
 def test_what_was_printed_before_the_report_tells_the_exit_code_and_what_was_removed(tmp_path: Path) -> None:
     before = "removed=/a b\nremoved=/c\ncode=17\n"
     report = read_report(before + printed(a_root(tmp_path, {"test-stdout.txt": b"code=0\n"})), NONCE, list(FOLDERS))

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import PurePosixPath
 
 from .sandbox_logs import Size, read_size
@@ -17,6 +18,8 @@ REPORTED_FILES = {
 MAX_REPORT_BYTES = 1024 * 1024
 """Of a command's output: all of the above, and what surrounds it."""
 _REPLACEMENT = "\ufffd".encode()
+_MOST_SURPLUS = 2
+"""Bytes by which a replacement may be longer than what it stands for."""
 
 
 class TornReport(Exception):
@@ -44,7 +47,8 @@ class Report:
 def read_report(output: str, nonce: str, folders: Sequence[PurePosixPath]) -> Report:
     """The report in the scripts' output, text that was decoded with replacement.
 
-    Sizes outrank all else: no content can pass for another's. Where one is not UTF-8, none is believed to be whole.
+    Sizes outrank all else: no content can pass for another's. Where one is not UTF-8, neither it nor those after it are
+    told; those before it are.
 
     Raises:
         TornReport: none, or not all of it.
@@ -67,11 +71,13 @@ def read_report(output: str, nonce: str, folders: Sequence[PurePosixPath]) -> Re
 
 
 def _contents(data: bytes, told: Mapping[str, int], nonce: str) -> dict[str, bytes]:
-    end = sum(told.values())
-    if _REPLACEMENT in data or data[end:] != f"\n{nonce}\n".encode():
+    ending, size = f"\n{nonce}\n".encode(), sum(told.values())
+    surplus = len(data.removesuffix(ending)) - size
+    if not data.endswith(ending) or not 0 <= surplus <= _MOST_SURPLUS * data.count(_REPLACEMENT):
         return {}
-    starts = {name: sum(list(told.values())[:number]) for number, name in enumerate(told)}
-    return {name: data[start : start + told[name]] for name, start in starts.items()}
+    sound = data.find(_REPLACEMENT) if _REPLACEMENT in data else size
+    ends = dict(zip(told, accumulate(told.values()), strict=True))
+    return {name: data[end - told[name] : end] for name, end in ends.items() if end <= sound}
 
 
 def _sizes(measured: str, folders: Sequence[PurePosixPath]) -> dict[PurePosixPath, Size]:
