@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agentcompass.adapters.models.recording import find_recordings
+from agentcompass.adapters.models.recording import Recording, Recordings, find_recordings
 from agentcompass.adapters.models.replay import ReplayModel, ReplayParameters
 from agentcompass.domain.attempt import AssistantContent, Step, StepMetric
 from agentcompass.domain.errors import ConfigError, ModelRefused
@@ -316,6 +316,25 @@ async def test_another_task_in_the_same_frame_is_refused(tmp_path: Path) -> None
         trajectory(tmp_path / f"{task}.1.jsonl", prompt.format(task=task), ["x"])
     with pytest.raises(ModelRefused):
         await talk(replay(tmp_path), prompt.format(task="delete everything"), 1)
+
+
+class CountedText(str):
+    """Counts how often it is taken apart."""
+
+    taken_apart = 0
+
+    def splitlines(self, keepends: bool = False) -> list[str]:
+        type(self).taken_apart += 1
+        return super().splitlines(keepends)
+
+
+def test_prompts_are_compared_with_each_other_once_however_many_conversations_begin(tmp_path: Path) -> None:
+    prompts = [CountedText(f"You are on a machine.\nDo task {number}.") for number in range(20)]
+    recordings = Recordings([Recording(f"{n}.jsonl", tmp_path, prompt=prompt) for n, prompt in enumerate(prompts)])
+    served = [recordings.serving(f"You are on another machine.\nDo task {number}.") for number in (3, 3, 11)]
+
+    assert [[recording.name for recording in each] for each in served] == [["3.jsonl"], ["3.jsonl"], ["11.jsonl"]]
+    assert CountedText.taken_apart == len(prompts)
 
 
 async def test_a_lone_trajectory_in_a_folder_serves_its_own_prompt_only(tmp_path: Path) -> None:

@@ -117,34 +117,41 @@ def _labelled(source: Traversable) -> Recording:
     )
 
 
-def serving(recordings: Sequence[Recording], opening: str) -> list[Recording]:
-    """Those that serve a conversation whose first user message is `opening`; a lone file serves every one."""
-    if len(recordings) == 1 and recordings[0].match is None and recordings[0].prompt is None:
-        return list(recordings)
-    exact = [recording for recording in recordings if recording.prompt == opening]
-    if exact:
-        return exact
-    matches = [(_matched(recording, recordings, opening), recording) for recording in recordings]
-    best = max((length for length, _ in matches), default=0)
-    return [recording for length, recording in matches if length == best and length > 0]
+class Recordings:
+    """All recordings of a place, and what tells the conversations of each from those of the others."""
+
+    def __init__(self, recordings: Sequence[Recording]) -> None:
+        self.all = tuple(recordings)
+        lines = [_lines(recording.prompt) for recording in self.all]
+        prompts = [own for own, recording in zip(lines, self.all, strict=True) if recording.prompt is not None]
+        common = frozenset.intersection(*prompts) if prompts else _NOTHING_RECORDED
+        self._distinctive = [own - common for own in lines]
+
+    def serving(self, opening: str) -> list[Recording]:
+        """Those that serve a conversation whose first user message is `opening`; a lone file serves every one."""
+        if len(self.all) == 1 and self.all[0].match is None and self.all[0].prompt is None:
+            return [*self.all]
+        exact = [recording for recording in self.all if recording.prompt == opening]
+        if exact:
+            return exact
+        lines = _lines(opening)
+        matches = [
+            (_matched(recording, distinctive, opening, lines), recording)
+            for recording, distinctive in zip(self.all, self._distinctive, strict=True)
+        ]
+        best = max((length for length, _ in matches), default=0)
+        return [recording for length, recording in matches if length == best and length > 0]
 
 
-def _matched(recording: Recording, recordings: Sequence[Recording], opening: str) -> int:
+def _matched(recording: Recording, distinctive: frozenset[str], opening: str, lines: frozenset[str]) -> int:
     """Characters of `opening` that are this recording's own, 0 when it is not the one."""
     if recording.match is not None:
         return len(recording.match) if recording.match in opening else 0
-    distinctive = _lines(recording.prompt) - _common_lines(recordings)
-    return sum(map(len, distinctive)) if distinctive <= _lines(opening) else 0
+    return sum(map(len, distinctive)) if distinctive <= lines else 0
 
 
 def _lines(text: str | None) -> frozenset[str]:
     return frozenset(line.strip() for line in (text or "").splitlines() if line.strip())
-
-
-def _common_lines(recordings: Sequence[Recording]) -> frozenset[str]:
-    prompts = {recording.prompt for recording in recordings if recording.prompt is not None}
-    shared = [_lines(prompt) for prompt in prompts]
-    return frozenset.intersection(*shared) if shared else _NOTHING_RECORDED
 
 
 def _replies(source: Traversable) -> Iterator[Mapping[str, Any]]:

@@ -12,7 +12,7 @@ from pydantic import Field
 from ...domain.errors import ConfigError, ModelRefused
 from ...domain.model import Message, ModelEndpoint, ModelRequest, ModelResponse, Price
 from ...domain.value import Parameters as AdapterParameters
-from .recording import Recorded, Recording, find_recordings, serving
+from .recording import Recorded, Recording, Recordings, find_recordings
 
 _KEPT_OPEN = 64
 """Recordings whose replies stay in memory."""
@@ -52,7 +52,7 @@ class ReplayModel:
         self._delay_s = parameters.delay_s
         self._path = parameters.path or endpoint.name
         try:
-            self._recordings = find_recordings(self._path)
+            self._recordings = Recordings(find_recordings(self._path))
         except OSError as exc:
             raise ConfigError(f"recordings at {self._path!r} cannot be read: {exc.strerror or exc}") from exc
         self._asked: defaultdict[bytes, list[_Place]] = defaultdict(list)
@@ -128,11 +128,11 @@ class ReplayModel:
 
     async def _fresh(self, messages: Sequence[Message]) -> list[_Place]:
         opening = next((message.content for message in messages if message.role == "user"), "")
-        recordings = serving(self._recordings, opening)
+        recordings = self._recordings.serving(opening)
         if not recordings:
             raise ModelRefused(
-                f"none of the {len(self._recordings)} recordings at {self._path!r} serves the conversation that opens "
-                f"with {opening[:_SNIPPET]!r}",
+                f"none of the {len(self._recordings.all)} recordings at {self._path!r} serves the conversation that "
+                f"opens with {opening[:_SNIPPET]!r}",
                 hint="each serves the conversations whose first user message has its match",
             )
         said = _said(messages)
