@@ -15,7 +15,7 @@ from agentcompass.domain.ports import Sandbox
 from agentcompass.domain.sandbox import Command, ExecResult, SandboxSpec
 from agentcompass.testing.environment import an_owner
 from agentcompass.testing.fakes import FakeEnvironment, FakeSandbox
-from swebench_attacks import ATTACKS, HONEST, MEND, columns, make_project, patch_of, printing, put
+from swebench_attacks import ATTACKS, HONEST, MEND, MENDED, columns, make_project, patch_of, printing, put
 
 ROOT = PurePosixPath("/testbed")
 PATIENCE_S = 300.0
@@ -145,6 +145,19 @@ async def test_tests_that_outlive_their_limit_are_the_model_s_failure(row: Row, 
     assert (found.correct, found.outcome, found.timed_out, found.completed) == (False, "timed_out", True, False)
     assert (tmp_path / "logs" / "test_output.txt").read_text().endswith("\n\nTimeout error: 4 seconds exceeded.")
     assert not (tmp_path / "logs" / "report.json").exists()
+
+
+async def test_a_confirming_run_that_outlives_its_limit_is_a_time_out_and_no_forgery(
+    row: Row, sandbox: Sandbox, tmp_path: Path
+):
+    slow = "import os, time\n\nif not os.path.exists('conftest.py'):\n    time.sleep(600)\n\n\n"
+    patch = patch_of(tmp_path / "submission", put("adder/__init__.py", slow + MENDED), put("conftest.py", "x = 1\n"))
+
+    found = await evaluate(sandbox, row, patch, tmp_path / "logs", 8)
+
+    assert (found.correct, found.outcome, found.timed_out, found.completed) == (False, "timed_out", True, True)
+    assert found.report["resolved"] is True
+    assert found.flags == ("outcome_hooks", "confirming_timed_out")
 
 
 async def test_a_log_of_invalid_bytes_is_read_and_kept_as_text(row: Row, sandbox: Sandbox, tmp_path: Path):

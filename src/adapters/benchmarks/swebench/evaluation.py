@@ -40,6 +40,7 @@ class Evaluation(Value):
     completed: bool = False
     """The tests ran to their end and upstream has reported on them."""
     timed_out: bool = False
+    """A run of the tests took longer than `eval_timeout_s`: the one that `report` is of, or else the confirming one."""
     returncode: int | None = None
     """Of the eval script."""
     patch_applied: bool = False
@@ -118,8 +119,8 @@ class _Grading:
         self._verdict |= {"patch_applied": True, "patch_command": outcome.command}
         aside = await self._suspects(outcome, settings)
         await self._put_script()
-        confirmed = await self._confirmed(aside) if aside else True
-        return await self._judged(await self._run(TEST_OUTPUT), confirmed)
+        doubt = await self._doubt(aside) if aside else ""
+        return await self._judged(await self._run(TEST_OUTPUT), doubt)
 
     async def _look(self) -> None:
         result = await self._sandbox.exec(self._scripts.look(self._row.test_patch.encode(), self._row.base_commit))
@@ -166,17 +167,22 @@ class _Grading:
         await asyncio.to_thread(_write, self._log_dir / "eval.sh", script)
         await self._sandbox.write_bytes(self._scripts.folder / "eval.sh", script)
 
-    async def _confirmed(self, aside: tuple[str, ...]) -> bool:
-        """Comes first: whatever the files in question would do to the sandbox has not been done yet."""
+    async def _doubt(self, aside: tuple[str, ...]) -> str:
+        """The flag that a confirming run raises. It comes first: whatever the files in question would do to the
+        sandbox has not been done yet.
+        """
         self._verdict["put_back"] = tuple(path.encode("utf-8", "replace").decode() for path in aside)
         run = await self._run(CONFIRMING_OUTPUT, aside)
         restored = await self._sandbox.exec(self._scripts.restore(aside))
         if not restored.ok:
             raise VerifierFailed(f"the submission could not be put back: {_last_line(restored.stderr)}")
-        if run.timed_out or run.blocked:
-            return False
+        if run.timed_out:
+            return "confirming_timed_out"
+        if run.blocked:
+            return "not_confirmed"
         found = await asyncio.to_thread(report, self._row, self._patch, run.output)
-        return found.resolved and not DISQUALIFYING.intersection(self._log_flags(run, found))
+        confirmed = found.resolved and not DISQUALIFYING.intersection(self._log_flags(run, found))
+        return "" if confirmed else "not_confirmed"
 
     async def _run(self, name: str, aside: tuple[str, ...] = ()) -> _TestRun:
         result = await self._sandbox.exec(self._scripts.run(self._limit_s, aside))
@@ -187,10 +193,10 @@ class _Grading:
         await asyncio.to_thread(_write, self._log_dir / name, output)
         return _TestRun(output, result.exit_code, result.timed_out, result.truncated)
 
-    async def _judged(self, run: _TestRun, confirmed: bool) -> Evaluation:
+    async def _judged(self, run: _TestRun, doubt: str) -> Evaluation:
         self._verdict |= {"returncode": run.returncode, "timed_out": run.timed_out}
-        if not confirmed:
-            self._flag("not_confirmed")
+        if doubt:
+            self._flag(doubt)
         if run.timed_out:
             return self._verdict_of("timed_out")
         found = await asyncio.to_thread(report, self._row, self._patch, run.output)
@@ -198,8 +204,12 @@ class _Grading:
             self._flag(flag)
         text = json.dumps({self._row.instance_id: found.instance}, indent=4)
         await asyncio.to_thread(_write, self._log_dir / "report.json", text.encode())
-        correct = found.resolved and not DISQUALIFYING.intersection(self._flags)
+        disqualified = DISQUALIFYING.intersection(self._flags)
+        correct = found.resolved and not disqualified
         self._verdict |= {"correct": correct, "completed": True, "report": found.instance}
+        if found.resolved and disqualified == {"confirming_timed_out"}:
+            self._verdict["timed_out"] = True
+            return self._verdict_of("timed_out")
         return self._verdict_of("resolved" if correct else "unresolved")
 
     def _log_flags(self, run: _TestRun, found: Report) -> list[str]:

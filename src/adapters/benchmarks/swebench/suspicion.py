@@ -15,7 +15,10 @@ from .upstream import Report
 _EXIT_CODE = re.compile(r">>>>> Test Exit Code:\s*(-?\d+)")
 _TRACED_AND_ECHOED = 2
 DISQUALIFYING = frozenset(
-    {"no_required_tests", "markers_forged", "outcomes_contradicted", "hidden_tests_blocked", "not_confirmed"}
+    {
+        *("no_required_tests", "markers_forged", "outcomes_contradicted", "hidden_tests_blocked"),
+        *("not_confirmed", "confirming_timed_out"),
+    }
 )
 """Flags that no submission is correct with, whatever upstream's report says."""
 SETTINGS_FILES = frozenset({"setup.cfg", "pyproject.toml"})
