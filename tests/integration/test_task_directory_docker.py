@@ -117,6 +117,17 @@ async def test_nothing_is_told_of_the_tools_of_the_image_itself(tmp_path: Path, 
     assert "changed_tools" not in grade.extra["verify_log"]
 
 
+@pytest.mark.parametrize("user", [None, "nobody"])
+@pytest.mark.parametrize("loss", ["rm -rf /app", "rm -rf /app; touch /app"])
+async def test_a_container_without_its_working_directory_is_graded_all_the_same(
+    tmp_path: Path, debian_image: str, loss: str, user: str | None
+) -> None:
+    toml = TASK_TOML.replace("[verifier]\n", f'[verifier]\nuser = "{user}"\n' if user else "[verifier]\n")
+    grade = await graded(tmp_path, debian_image, f"cd /; {loss}", toml=toml)
+
+    assert grade.score == 0
+
+
 @pytest.mark.parametrize(("answer", "score"), [("42", 1), ("41", 0)])
 async def test_an_image_with_volumes_where_the_verifier_works_is_graded(
     tmp_path: Path, debian_image: str, answer: str, score: int

@@ -693,6 +693,49 @@ async def test_agent_logs_and_artifacts_are_kept(tmp_path: Path) -> None:
     assert found == ["agent/log", "artifacts/app/out/a", "artifacts/kept/n.txt", "artifacts/r"]
 
 
+@pytest.mark.parametrize("toml", [TASK_TOML, TASK_TOML.replace('workdir = "/app"\n', "")])
+@pytest.mark.parametrize("loss", ["rmdir ../app", "mv ../app ../elsewhere"])
+async def test_a_working_directory_that_the_agent_has_removed_is_an_honest_zero(
+    tmp_path: Path, toml: str, loss: str
+) -> None:
+    make(tmp_path, toml=toml)
+    async with life(tmp_path) as it:
+        await it.run(loss)
+        grade = await it.grade()
+
+    assert grade.score == 0
+
+
+@pytest.mark.parametrize(("test", "score"), [(ANSWER_TEST, 0), (f"cd ..; rm -rf app; echo 0.5 > {REWARD}", 0.5)])
+async def test_tests_of_another_user_do_not_need_the_working_directory_either(
+    tmp_path: Path, test: str, score: float
+) -> None:
+    make(tmp_path, toml=TASK_TOML.replace("[verifier]\n", '[verifier]\nuser = "nobody"\n'), test=test)
+    async with life(tmp_path) as it:
+        await it.run("rmdir ../app")
+        grade = await it.grade()
+
+    assert grade.score == score
+
+
+async def test_where_the_working_directory_cannot_be_made_the_tests_run_at_the_root(tmp_path: Path) -> None:
+    make(tmp_path, test=f'#!/bin/bash\n[ . -ef "$AGENTCOMPASS_ROOT" ] && echo 0.5 > {REWARD}\n')
+    async with life(tmp_path) as it:
+        await it.run("rmdir ../app; echo x > ../app")
+        grade = await it.grade()
+
+    assert grade.score == 0.5
+
+
+async def test_artifacts_outside_a_working_directory_that_is_gone_are_kept(tmp_path: Path) -> None:
+    make(tmp_path, toml='artifacts = ["/out"]\n' + TASK_TOML)
+    async with life(tmp_path) as it:
+        await it.run("echo x > ../out; rmdir ../app")
+        extra = await it.collect()
+
+    assert extra == {"artifacts": {"/out": "kept"}}
+
+
 async def test_an_artifact_that_is_too_much_stays_and_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(artifacts, "MAX_ARTIFACT_BYTES", 1024 * 1024)
     make(tmp_path)

@@ -31,8 +31,11 @@ async def collect_artifacts(sandbox: Sandbox, config: TaskToml, log_dir: Path) -
     for hook in config.verifier.collect:
         await _run_hook(sandbox, hook)
     sources = _sources(config)
+    anywhere = PurePosixPath("/")
     try:
-        measured = await sandbox.exec(Command(script=_script(list(sources)), timeout_s=_MEASURE_LIMIT_S))
+        measured = await sandbox.exec(
+            Command(script=_script(list(sources)), cwd=anywhere, timeout_s=_MEASURE_LIMIT_S),
+        )
     except SandboxFailed as exc:
         log.warning("artifacts.not_measured", error=str(exc))
         return {}

@@ -3,7 +3,9 @@
 import asyncio
 import secrets
 import stat
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -184,7 +186,7 @@ class _Verification:
             timeout_s=run.limit_s,
             max_output_bytes=MAX_REPORT_BYTES,
         )
-        return await self._sandbox.exec(command)
+        return await self._exec(command)
 
     async def _exec_beside(self, script: str) -> ExecResult:
         command = Command(
@@ -194,7 +196,29 @@ class _Verification:
             timeout_s=ROOT_LIMIT_S,
             max_output_bytes=MAX_REPORT_BYTES,
         )
-        return await self._sandbox.exec(command)
+        return await self._exec(command)
+
+    async def _exec(self, command: Command) -> ExecResult:
+        """In the working directory, made again where the agent has removed it, or in / where it cannot be made."""
+        result = await self._sandbox.exec(command)
+        if _began(result):
+            return result
+        log.warning("working_directory.missing", message=last_line(result.stderr))
+        if await self._make_working_directory():
+            result = await self._sandbox.exec(command)
+        if _began(result):
+            return result
+        return await self._sandbox.exec(command.model_copy(update={"cwd": PurePosixPath("/")}))
+
+    async def _make_working_directory(self) -> bool:
+        """Only the sandbox knows where it is, and puts relative paths there."""
+        with _empty_folder() as empty:
+            try:
+                await self._sandbox.upload(empty, PurePosixPath("."))
+            except SandboxFailed as exc:
+                log.warning("working_directory.not_made", error=str(exc))
+                return False
+        return True
 
     def _ended(self, result: ExecResult) -> str:
         self._duration_s = result.duration_s
@@ -272,6 +296,19 @@ def _closed(path: Path) -> bool:
     mode = path.lstat().st_mode
     wanted = 0o555 if mode & 0o111 else 0o444
     return not stat.S_ISLNK(mode) and mode & wanted != wanted
+
+
+@contextmanager
+def _empty_folder() -> Iterator[Path]:
+    """Open to all users, as its modes are kept."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o777)
+        yield Path(folder)
+
+
+def _began(result: ExecResult) -> bool:
+    """No script of ours ends so; a sandbox without the working directory does."""
+    return result.exit_code != 1 or bool(result.stdout)
 
 
 def _checked(result: ExecResult) -> ExecResult:
