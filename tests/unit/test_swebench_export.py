@@ -82,6 +82,20 @@ async def test_bytes_that_are_not_those_recorded_are_left_out_and_named(tmp_path
     assert "sha256 differs" in exported.left_out["o__r-1"]
 
 
+async def test_results_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    run = await stored(tmp_path, {task_id: submitted(b"x\n") for task_id in ("o__r-1", "o__r-2", "o__r-3")})
+    details = run.folder / "details"
+    (details / "o__r-1.json").write_text("{")
+    document = json.loads((details / "o__r-2.json").read_text())
+    del document["attempts"]["1"]["correct"]
+    (details / "o__r-2.json").write_text(json.dumps(document))
+    exported = export_predictions(run, 1, tmp_path / "preds.jsonl")
+
+    assert exported.written == 1
+    assert exported.left_out.keys() == {"o__r-1.json", "o__r-2"}
+    assert export_logs(run, 1, tmp_path / "out").left_out.keys() == {"o__r-1.json", "o__r-2", "o__r-3"}
+
+
 async def test_only_the_attempt_asked_for_is_written(tmp_path: Path) -> None:
     run = await stored(tmp_path, {"o__r-1": submitted(b"x\n")})
     exported = export_predictions(run, 2, tmp_path / "preds.jsonl")

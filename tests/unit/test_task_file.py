@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from agentcompass.adapters.results.file_store import FileResultStore
-from agentcompass.adapters.results.reading import read_tasks
+from agentcompass.adapters.results.reading import read_run, read_tasks
 from agentcompass.adapters.results.task_file import UnreadableResult, read_task_file
 from agentcompass.domain.attempt import AttemptKey
 from agentcompass.domain.errors import ConfigError
@@ -47,6 +47,16 @@ async def test_what_is_shown_of_a_run_does_not_leave_out_what_the_disk_fails_to_
 
     with pytest.raises(ConfigError, match="Input/output error"):
         read_tasks(path.parents[1])
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
+async def test_a_run_whose_description_the_disk_fails_to_give_is_not_shown(tmp_path: Path) -> None:
+    path = (await run_on_a_failing_disk(tmp_path)).parents[1] / "run_info.json"
+    path.unlink()
+    path.symlink_to(UNREADABLE_MEMORY)
+
+    with pytest.raises(ConfigError, match=r"run_info\.json' cannot be read: Input/output error"):
+        read_run(path.parent)
 
 
 def test_what_is_no_file_at_all_is_its_own_fault(tmp_path: Path) -> None:

@@ -101,11 +101,17 @@ def _run_name(folder: Path) -> str:
 
 
 def read_run(folder: Path) -> StoredRun:
-    """What is known of the run stored in `folder`."""
+    """What is known of the run stored in `folder`.
+
+    Raises:
+        ConfigError: the machine does not give what is stored: a disk or a mount that fails.
+    """
     try:
         info = read_run_file(folder / RUN_INFO) or {}
     except ValueError:
         info = {}
+    except OSError as exc:
+        raise ConfigError(f"{str(folder / RUN_INFO)!r} cannot be read: {exc.strerror or exc}") from exc
     summary = _stored_summary(folder)
     ended = summary is not None and info.get("ended_at") == summary.ended_at
     if summary is None or not ended:

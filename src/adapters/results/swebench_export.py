@@ -35,7 +35,7 @@ class Exported:
 
     written: int
     left_out: Mapping[str, str] = field(default_factory=dict)
-    """Instance id -> reason."""
+    """Instance id -> reason; of a file that cannot be read, its name."""
 
 
 def export_run(run: StoredRun, form: ExportFormat, attempt: int, target: Path) -> Exported:
@@ -56,7 +56,7 @@ def export_predictions(run: StoredRun, attempt: int, target: Path) -> Exported:
     replaced as a whole.
     """
     lines: list[str] = []
-    left_out: dict[str, str] = {}
+    left_out = _unreadable(run, attempt)
     for key, record in _attempts(run, attempt):
         try:
             patch = _patch(run.folder, key, record)
@@ -82,7 +82,7 @@ def export_logs(run: StoredRun, attempt: int, target: Path) -> Exported:
         ConfigError: instances that are not this run's, or a folder `gold`, are there already.
     """
     written = 0
-    left_out: dict[str, str] = {}
+    left_out = _unreadable(run, attempt)
     root = target / "logs" / "run_evaluation" / run.folder.absolute().name
     model = run.summary.model.replace("/", "__")
     _make_room(root, model, {file.task_id for file in read_tasks(run.folder).tasks})
@@ -121,6 +121,13 @@ def _attempts(run: StoredRun, attempt: int) -> Iterator[tuple[AttemptKey, Attemp
         for key, record in file.records.items():
             if key.attempt == attempt:
                 yield key, record
+
+
+def _unreadable(run: StoredRun, attempt: int) -> dict[str, str]:
+    stored = read_tasks(run.folder)
+    attempts = {file.task_id: file.broken.get(str(attempt)) for file in stored.tasks}
+    reasons = {path.name: reason for path, reason in stored.unreadable.items()} | attempts
+    return {name: f"its result cannot be read: {reason}" for name, reason in reasons.items() if reason is not None}
 
 
 class _NoPrediction(Exception):
