@@ -22,6 +22,7 @@ from agentcompass.app.catalog import Catalog, Kind, parameters_of
 from agentcompass.app.cli import main
 from agentcompass.app.settings import Flags, Used, load_settings
 from agentcompass.app.settings.models import ModelSettings, RunSettings, TaskKeys
+from agentcompass.domain.events import Event
 from agentcompass.domain.sandbox import SandboxSpec
 from agentcompass.domain.value import Parameters
 from agentcompass.testing.environment import EnvironmentContract
@@ -276,6 +277,14 @@ def test_every_message_to_look_up_is_one_that_the_program_says() -> None:
 
     assert len(messages) > 3
     assert [part for part in parts if part not in source] == []
+
+
+@pytest.mark.parametrize("page", [DOCS / "results.md", DOCS / "zh" / "results.md"], ids=named)
+def test_the_types_of_events_are_those_that_there_are(page: Path) -> None:
+    (told,) = re.findall(r"`type`\s*[(（](.*?)[)）]", prose(page), re.DOTALL)
+    kinds = [re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower() for kind in Event.__subclasses__()]
+
+    assert sorted(re.findall(r"`(\w+)`", told)) == sorted([*kinds, "log"])
 
 
 def test_the_exit_codes_of_the_readme_are_those_of_the_help() -> None:
