@@ -9,6 +9,7 @@ from agentcompass.adapters.benchmarks.quickstart import QuickstartParameters
 from agentcompass.adapters.benchmarks.task_directory.benchmark import TaskDirectoryBenchmark, TaskDirectoryParameters
 from agentcompass.adapters.benchmarks.task_directory.task_folder import checksum, find_tasks, read_task, strip_canary
 from agentcompass.adapters.benchmarks.task_directory.task_toml import TaskProblems, interpolated, parse_task_toml
+from agentcompass.app.identity import score_moving
 from agentcompass.domain.errors import ConfigError
 from agentcompass.domain.task import Task, TaskSelection
 from agentcompass.domain.value import Parameters
@@ -96,7 +97,7 @@ async def test_every_field_of_the_published_tasks_is_honoured(tmp_path: Path) ->
 
     assert (task.id, task.category) == ("some-task", "software-engineering")
     assert (task.budgets.start_s, task.budgets.agent_s) == (600, 1200)
-    assert task.budgets.names["start"] == "environment.build_timeout_sec"
+    assert task.budgets.names["start"] == "environment.build_timeout_sec (or start_timeout_s)"
     assert task.budgets.names["agent"] == "agent.timeout_sec"
     assert task.budgets.grade_s > 900
     assert task.budgets.names["grade"].startswith("verifier.timeout_sec")
@@ -130,6 +131,12 @@ async def test_a_limit_that_its_multiplier_makes_too_long_is_refused(tmp_path: P
         await load(tmp_path, timeout_multiplier=2)
 
     assert str(caught.value).isprintable()
+
+
+def test_the_limit_of_the_start_may_change_when_a_run_is_resumed() -> None:
+    assert score_moving(TaskDirectoryParameters(start_timeout_s=3600, timeout_multiplier=2)) == {
+        "timeout_multiplier": 2
+    }
 
 
 @pytest.mark.parametrize("seconds", [1e300, float("inf"), float("nan")])

@@ -24,9 +24,10 @@ BUILT = "[environment]\nbuild_timeout_sec = 77.0\n"
 ON_HOST = "[metadata]\nhost_process = true\n"
 
 
-async def a_task(folder: Path, toml: str, *, dockerfile: bool = False) -> Task:
+async def a_task(folder: Path, toml: str, *, dockerfile: bool = False, **limits: float) -> Task:
     write_task(folder, "task", toml=toml, files={"environment/Dockerfile": "FROM x\n"} if dockerfile else {})
-    (task,) = await TaskDirectoryBenchmark(TaskDirectoryParameters(path=folder), folder).load_tasks(TaskSelection())
+    parameters = TaskDirectoryParameters(path=folder, **limits)
+    (task,) = await TaskDirectoryBenchmark(parameters, folder).load_tasks(TaskSelection())
     return task
 
 
@@ -56,6 +57,22 @@ async def test_a_task_without_an_image_is_built(tmp_path: Path) -> None:
     assert asked.image is None
     assert asked.build == ImageBuild(context=tmp_path / "task" / "environment", timeout_s=77)
     assert asked.workspace_root is None
+
+
+@pytest.mark.parametrize(
+    ("limits", "limit_s"),
+    [
+        ({"start_timeout_s": 3600}, 3600),
+        ({"timeout_multiplier": 2}, 154),
+        ({"start_timeout_s": 3600, "timeout_multiplier": 2}, 7200),
+    ],
+)
+async def test_a_build_may_take_as_long_as_the_start(tmp_path: Path, limits: dict[str, float], limit_s: float) -> None:
+    task = await a_task(tmp_path, BUILT, dockerfile=True, **limits)
+    build = spec(task, "docker").build
+
+    assert build is not None
+    assert (build.timeout_s, task.budgets.start_s) == (limit_s, limit_s)
 
 
 @pytest.mark.parametrize(("toml", "dockerfile"), [(FULL, False), (BUILT, True)])

@@ -67,7 +67,9 @@ class TaskDirectoryParameters(Parameters):
     """Instead of every task's agent.timeout_sec; 3600 where neither is given."""
     verifier_timeout_s: float | None = Field(default=None, gt=0, le=LONGEST_TIMEOUT_S)
     """Instead of every task's verifier.timeout_sec."""
-    start_timeout_s: float | None = Field(default=None, gt=0, le=LONGEST_TIMEOUT_S)
+    start_timeout_s: float | None = Field(
+        default=None, gt=0, le=LONGEST_TIMEOUT_S, json_schema_extra={"identity": False}
+    )
     """Pull or build, and start: instead of every task's environment.build_timeout_sec."""
     timeout_multiplier: float = Field(default=1, gt=0, le=1000, allow_inf_nan=False)
     """Multiplies the limits of agent, verifier and start."""
@@ -300,7 +302,7 @@ def _task(folder: TaskFolder, parameters: TaskDirectoryParameters) -> Task:
             "tags": free.get("tags"),
             "docker_image": environment.docker_image,
             "dockerfile_context": str(folder.path / "environment") if folder.has_dockerfile else None,
-            "build_timeout_s": environment.build_timeout_sec,
+            "build_timeout_s": _start_limit(folder, parameters)[0],
             "workdir": environment.workdir,
             "cpus": environment.cpus,
             "memory_mb": environment.memory_mib,
@@ -338,6 +340,11 @@ def _scaled(
     return value * factor, name
 
 
+def _start_limit(folder: TaskFolder, parameters: TaskDirectoryParameters) -> tuple[float, str]:
+    upstream, name = folder.config.environment.build_timeout_sec, "environment.build_timeout_sec (or start_timeout_s)"
+    return _scaled(parameters.start_timeout_s, "start_timeout_s", upstream, name, parameters)
+
+
 def _verifier_limit(folder: TaskFolder, parameters: TaskDirectoryParameters) -> tuple[float, str]:
     upstream = folder.config.verifier.timeout_sec
     return _scaled(parameters.verifier_timeout_s, "verifier_timeout_s", upstream, "verifier.timeout_sec", parameters)
@@ -345,13 +352,7 @@ def _verifier_limit(folder: TaskFolder, parameters: TaskDirectoryParameters) -> 
 
 def _budgets(folder: TaskFolder, parameters: TaskDirectoryParameters) -> StageBudgets:
     config = folder.config
-    start_s, start = _scaled(
-        parameters.start_timeout_s,
-        "start_timeout_s",
-        config.environment.build_timeout_sec,
-        "environment.build_timeout_sec",
-        parameters,
-    )
+    start_s, start = _start_limit(folder, parameters)
     upstream, upstream_name = config.agent.timeout_sec or DEFAULT_AGENT_S, "agent.timeout_sec"
     if config.agent.timeout_sec is None:
         upstream_name = "agent_timeout_s"
