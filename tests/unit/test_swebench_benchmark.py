@@ -187,11 +187,14 @@ async def test_a_known_bad_instance_has_its_reason(tmp_path: Path) -> None:
 
 
 async def test_the_limits_are_the_parameters_and_are_called_so(tmp_path: Path) -> None:
-    _, task = await loaded(tmp_path, agent_timeout_s=11, eval_timeout_s=7, start_timeout_s=5)
+    stages = {"start": 5, "prepare": 6, "agent": 11, "collect": 8}
+    limits = {f"{stage}_timeout_s": seconds for stage, seconds in stages.items()}
+    _, task = await loaded(tmp_path, eval_timeout_s=7, **limits)
     budgets = task.budgets
 
-    assert (budgets.agent_s, budgets.start_s, budgets.grade_s) == (11, 5, 2 * 7 + 600)
-    assert [budgets.name(stage) for stage in ("agent", "start")] == ["agent_timeout_s", "start_timeout_s"]
+    assert {stage: budgets.seconds(stage) for stage in stages} == stages
+    assert budgets.grade_s == 2 * 7 + 600
+    assert [budgets.name(stage) for stage in stages] == list(limits)
     assert budgets.name("grade") == "2 x eval_timeout_s + 600 s for transfers"
 
 

@@ -25,8 +25,6 @@ from .upstream import swebench_version, test_spec
 
 GRADE_TRANSFERS_S = 600.0
 """For what surrounds the tests: applying the patch, putting files in, fetching the log."""
-_PREPARE_S = 600.0
-_COLLECT_S = 600.0
 _AGENT_ENV = {"BASH_ENV": "/root/.bashrc"}
 """Upstream's images enter their conda environment there, which a plain `bash -c` does not read by itself."""
 
@@ -191,13 +189,12 @@ def _solution(row: Row) -> Solution | None:
 def _budgets(parameters: SweBenchParameters) -> StageBudgets:
     return StageBudgets(
         start_s=parameters.start_timeout_s,
-        prepare_s=_PREPARE_S,
+        prepare_s=parameters.prepare_timeout_s,
         agent_s=parameters.agent_timeout_s,
-        collect_s=_COLLECT_S,
+        collect_s=parameters.collect_timeout_s,
         grade_s=RUNS * parameters.eval_timeout_s + GRADE_TRANSFERS_S,
         names={
-            "start": "start_timeout_s",
-            "agent": "agent_timeout_s",
+            **{stage: f"{stage}_timeout_s" for stage in ("start", "prepare", "agent", "collect")},
             "grade": f"{RUNS} x eval_timeout_s + {GRADE_TRANSFERS_S:g} s for transfers",
         },
     )

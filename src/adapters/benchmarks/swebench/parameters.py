@@ -4,6 +4,7 @@ from pydantic import Field
 from pydantic.config import JsonDict
 
 from ....domain.value import Parameters
+from .repository import SCRIPT_LIMIT_S
 
 _TOLD_BY_THE_DATA: JsonDict = {"identity": False}
 """What these lead to, a commit and a SHA-256, is part of a run's identity by `dataset()`."""
@@ -32,3 +33,7 @@ class SweBenchParameters(Parameters):
     """Limit of one run of the hidden tests; the default is upstream's."""
     start_timeout_s: float = Field(default=3600, gt=0, allow_inf_nan=False, json_schema_extra={"identity": False})
     """Limit of pulling the image and starting a sandbox."""
+    prepare_timeout_s: float = Field(default=600, gt=0, le=SCRIPT_LIMIT_S, json_schema_extra={"identity": False})
+    """Limit of bringing the repository to its base state before the agent starts."""
+    collect_timeout_s: float = Field(default=600, gt=0, le=SCRIPT_LIMIT_S, json_schema_extra={"identity": False})
+    """Limit of taking what has changed in the repository after the agent has ended."""
