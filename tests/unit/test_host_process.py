@@ -8,7 +8,7 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
@@ -48,13 +48,16 @@ async def sandbox(environment: HostProcessEnvironment):
 
 
 @pytest_asyncio.fixture
-async def held_copies(sandbox: HostSandbox, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Callable[[], None]]:
+async def held_copies(
+    sandbox: HostSandbox, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Callable[[], Awaitable[None]]]:
     """Begins more reads of files than there are threads for; they last until the test's end."""
     let_go, reads = threading.Event(), []
     monkeypatch.setattr(SandboxFolder, "read", lambda *_: let_go.wait(30) and b"")
 
-    def hold() -> None:
+    async def hold() -> None:
         reads.extend(asyncio.create_task(sandbox.read_bytes(APP / "file", 1)) for _ in range(20))
+        await asyncio.sleep(0.05)
 
     yield hold
     let_go.set()
@@ -293,11 +296,11 @@ async def test_a_sweep_removes_old_folders_without_a_label_and_spares_what_is_no
 
 
 async def test_a_command_is_killed_at_once_while_copies_hold_their_threads(
-    sandbox: HostSandbox, held_copies: Callable[[], None], base: Path
+    sandbox: HostSandbox, held_copies: Callable[[], Awaitable[None]], base: Path
 ) -> None:
     running = asyncio.create_task(sandbox.exec(sh("echo $$ > pid; sleep 300", timeout_s=300)))
     pid = int(await _line_of(base, "ac-*/root/app/pid"))
-    held_copies()
+    await held_copies()
     running.cancel()
     await asyncio.wait({running}, timeout=10)
 
@@ -306,10 +309,10 @@ async def test_a_command_is_killed_at_once_while_copies_hold_their_threads(
 
 
 async def test_a_sandbox_is_removed_while_copies_of_another_hold_their_threads(
-    environment: HostProcessEnvironment, sandbox: HostSandbox, held_copies: Callable[[], None], base: Path
+    environment: HostProcessEnvironment, sandbox: HostSandbox, held_copies: Callable[[], Awaitable[None]], base: Path
 ) -> None:
     async with environment.open(SandboxSpec(), an_owner(attempt=2)):
-        held_copies()
+        await held_copies()
 
     assert os.listdir(base) == [sandbox.id]
 

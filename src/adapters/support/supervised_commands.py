@@ -118,10 +118,10 @@ async def kill_until_ended(
             return
 
 
-async def quietly(kill: Awaitable[None]) -> None:
-    """Await it. Where the sandbox is gone the command is, too, and what brought the kill about is what is told."""
+async def quietly(work: Awaitable[object]) -> None:
+    """Await a kill or a removal. Where it fails, what brought it about is what is told."""
     with suppress(AgentCompassError):
-        await kill
+        await work
 
 
 def result_of(run: SupervisedRun, *, timed_out: bool) -> ExecResult:

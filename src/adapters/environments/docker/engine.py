@@ -29,8 +29,8 @@ _POOLED_CONNECTIONS = 128
 
 
 class DockerEngine:
-    """Connects at the first call. Short calls and long ones (commands, pulls) have threads of their own each, so that
-    a command's killer never waits for a thread that commands hold.
+    """Connects at the first call. Short calls and long ones (commands, copies, pulls) have threads of their own each,
+    so that no start and no removal waits for a thread that those hold.
     """
 
     def __init__(self, host: str | None, context: str | None, timeout_s: float) -> None:
@@ -56,7 +56,7 @@ class DockerEngine:
         return asyncio.get_running_loop().run_in_executor(self._short, lambda: function(self._connected()))
 
     def long_call(self, function: Callable[[APIClient], T]) -> asyncio.Future[T]:
-        """As `call`, for what may take as long as a command or a pull."""
+        """As `call`, for what may take as long as a command, a copy or a pull."""
         if self._long is None:
             self._long = ThreadPoolExecutor(_LONG_CALLS, "docker-stream")
         return asyncio.get_running_loop().run_in_executor(self._long, lambda: function(self._connected()))
@@ -176,12 +176,12 @@ class CutableStream:
         self._socket: socket.socket | None = None
         self.is_cut = False
 
-    def attach(self, response: requests.Response) -> None:
-        """Take over `response`; reading it may from now on last as long as it wants."""
+    def attach(self, response: requests.Response, *, patient: bool = True) -> None:
+        """Take over `response`; `patient` lets reading it from now on last as long as it wants."""
         with self._lock:
             self._response = response
             self._socket = _socket_of(response)
-            if self._socket is not None:
+            if self._socket is not None and patient:
                 self._socket.settimeout(None)
             if self.is_cut:
                 self._shut_down()

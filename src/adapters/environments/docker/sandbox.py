@@ -4,6 +4,7 @@ import asyncio
 import tarfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
@@ -27,7 +28,7 @@ from ...support.supervised_commands import (
     result_of,
 )
 from .container import DockerContainer
-from .engine import DockerEngine
+from .engine import CutableStream, DockerEngine
 from .errors import FAILURES, explanation, said_error, use_error
 from .exec import DockerExec
 from .files import get_bytes, get_path, put_files, put_path
@@ -36,6 +37,7 @@ from .images import DockerImage
 T = TypeVar("T")
 
 _HELPER_LIMIT_S = 30
+_CUT_LIMIT_S = 10
 _HELPER_OUTPUT_BYTES = 4096
 _ALIVE = 42
 _GONE = ("no such container", "is not running", "no such exec", "cannot exec", "container not running", "has stopped")
@@ -78,7 +80,7 @@ class DockerSandbox:
             command, mark, self._workspace, self._odd_variables, wait_for_start=not self._settled
         )
         if files:
-            await self._call(partial(put_files, container=self._id, files=files), "copying the command's input")
+            await self._transfer(partial(put_files, container=self._id, files=files), "copying the command's input")
         run = DockerExec(
             self._id,
             supervised_argv(mark, invocation),
@@ -89,17 +91,16 @@ class DockerSandbox:
         )
         timed_out = await self._run(run, command.timeout_s, invocation.folder)
         if not timed_out:
-            await self._explain_missing_end(run)
             self._settled = True
             if invocation.folder and (command.user or self._user) not in ("0", "root"):
-                await self._helper(["/bin/sh", "-c", 'rm -rf "$0"', invocation.folder])
+                await quietly(self._helper(["/bin/sh", "-c", 'rm -rf "$0"', invocation.folder]))
         return result_of(run, timed_out=timed_out)
 
     async def upload(self, source: Path, target: PurePosixPath) -> None:
         """One call to the engine; a second for an empty folder."""
         target = self._workspace / target
         put = partial(put_path, container=self._id, source=source, target=target)
-        if not await self._call(put, f"upload to {str(target)!r}"):
+        if not await self._transfer(put, f"upload to {str(target)!r}"):
             run = await self._helper(["/bin/sh", "-c", 'mkdir -p "$0"', str(target)])
             if run.exit_code:
                 raise SandboxFailed(f"upload to {str(target)!r}: {run.stderr.text().strip()}")
@@ -108,19 +109,19 @@ class DockerSandbox:
         """One call to the engine."""
         source = self._workspace / source
         get = partial(get_path, container=self._id, source=source, target=target)
-        await self._call(get, f"download of {str(source)!r}")
+        await self._transfer(get, f"download of {str(source)!r}")
 
     async def read_bytes(self, path: PurePosixPath, max_bytes: int) -> bytes:
         """One call to the engine, cut off where there is more than `max_bytes`."""
         path = self._workspace / path
         get = partial(get_bytes, container=self._id, source=path, max_bytes=max_bytes)
-        return await self._call(get, f"reading {str(path)!r}")
+        return await self._transfer(get, f"reading {str(path)!r}")
 
     async def write_bytes(self, path: PurePosixPath, data: bytes, mode: int = 0o644) -> None:
         """One call to the engine."""
         path = self._workspace / path
         put = partial(put_files, container=self._id, files={path: (data, mode)})
-        await self._call(put, f"writing {str(path)!r}")
+        await self._transfer(put, f"writing {str(path)!r}")
 
     async def kill_processes(self) -> None:
         """Everything but the container's first process."""
@@ -135,12 +136,15 @@ class DockerSandbox:
                     await self._kill(run, work, folder)
                     return True
             except asyncio.CancelledError:
-                await finished_despite_cancel(quietly(self._kill(run, work, folder)), KILL_LIMIT_S)
+                with suppress(TimeoutError):  # the cancellation outranks it
+                    await finished_despite_cancel(quietly(self._kill(run, work, folder)), KILL_LIMIT_S)
                 raise
             if (error := work.exception()) is not None:
                 if run.started_at is not None:
                     await quietly(self._kill(run, work, folder))
                 raise await self._error(error, "exec") from error
+            if not run.ended_by_marker:
+                await self._explain_missing_end(run, work, folder)
         return False
 
     async def _kill(self, run: DockerExec, work: "asyncio.Future[None]", folder: str) -> None:
@@ -170,9 +174,7 @@ class DockerSandbox:
             raise await self._error(SandboxFailed(run.stdout.text().strip()), "exec")
         return run
 
-    async def _explain_missing_end(self, run: DockerExec) -> None:
-        if run.ended_by_marker:
-            return
+    async def _explain_missing_end(self, run: DockerExec, work: "asyncio.Future[None]", folder: str) -> None:
         if run.never_ran:
             said = " ".join(run.stdout.text().split())
             found = said_error(said, None, "exec")
@@ -181,18 +183,28 @@ class DockerSandbox:
         alive = await self._helper(["/bin/sh", "-c", f"exit {_ALIVE}"])
         if alive.exit_code != _ALIVE:
             raise SandboxLost(await self._why_lost() or f"{self._name()} is gone")
+        if run.supervisor_code != 0 and run.exit_code is not None:
+            return
+        await quietly(self._kill(run, work, folder))
         if run.supervisor_code == 0:  # whose last words they are
             raise SandboxFailed("the engine ended the command's stream before its end")
-        if run.exit_code is None:
-            raise SandboxFailed("the engine ended the command's stream, and does not tell how the command ended")
+        raise SandboxFailed("the engine ended the command's stream, and does not tell how the command ended")
 
-    async def _call(self, function: Callable[[APIClient], T], doing: str) -> T:
+    async def _transfer(self, function: Callable[[APIClient, CutableStream], T], doing: str) -> T:
+        stream = CutableStream()
+        work = self._engine.long_call(lambda client: function(client, stream))
         try:
-            return await self._engine.call(function)
+            with self._engine.watched(stream):
+                await _ended_or_cut(work, stream)
+            return work.result()
+        except FileNotFoundError:
+            raise
         except tarfile.TarError as exc:
             raise await self._error(SandboxFailed(f"a torn archive: {exc}"), doing) from exc
         except FAILURES as exc:
             raise await self._error(exc, doing) from exc
+        except OSError as exc:
+            raise await self._error(SandboxFailed(str(exc)), doing) from exc
 
     async def _error(self, error: BaseException, doing: str) -> AgentCompassError:
         if not isinstance(error, (*FAILURES, SandboxFailed)):
@@ -240,6 +252,19 @@ class DockerSandbox:
 
     def _name(self) -> str:
         return f"container {self._container.name!r}"
+
+
+async def _ended_or_cut(work: "asyncio.Future[T]", stream: CutableStream) -> None:
+    # A transfer that goes on after its cancellation would write into folders that are no longer its own, and the engine
+    # removes no container that it is still copying from or to.
+    try:
+        await asyncio.wait({work})
+    except asyncio.CancelledError:
+        stream.cut()
+        work.add_done_callback(exception_seen)
+        with suppress(TimeoutError):
+            await finished_despite_cancel(asyncio.wait({work}), _CUT_LIMIT_S)
+        raise
 
 
 async def _ended_within(work: "asyncio.Future[None]", run: DockerExec, limit_s: float) -> bool:

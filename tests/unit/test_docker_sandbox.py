@@ -1,0 +1,180 @@
+"""A container's commands and files while an engine is slow, torn or full."""
+
+import asyncio
+import base64
+import json
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path, PurePosixPath
+
+import pytest
+import pytest_asyncio
+from agentcompass.adapters.environments.docker import sandbox as sandbox_module
+from agentcompass.adapters.environments.docker.container import DockerContainer
+from agentcompass.adapters.environments.docker.engine import DockerEngine
+from agentcompass.adapters.environments.docker.images import DockerImage
+from agentcompass.adapters.environments.docker.sandbox import DockerSandbox
+from agentcompass.domain.errors import SandboxFailed
+from agentcompass.domain.sandbox import SandboxSpec
+from agentcompass.testing.environment import an_owner, sh
+from docker_fakes import FakeEngine, Ran, Request, serving
+
+ARCHIVE = "/containers/[^/]+/archive"
+STAT = base64.b64encode(json.dumps({"mode": 0o644, "size": 1 << 20}).encode()).decode()
+FILE = PurePosixPath("/file")
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeEngine]:
+    with serving() as fake:
+        yield fake
+
+
+@pytest_asyncio.fixture
+async def engine(fake: FakeEngine) -> AsyncIterator[DockerEngine]:
+    engine = DockerEngine(fake.url, None, timeout_s=20)
+    yield engine
+    await engine.close()
+
+
+@pytest.fixture
+def sandbox(engine: DockerEngine) -> DockerSandbox:
+    spec = SandboxSpec(image="image", timeout=600)
+    image = DockerImage("image", "sha256:1", "sha256:1", "linux/amd64", "/", "nobody", ())
+    container = DockerContainer(spec, an_owner())
+    container.started_at = time.monotonic()
+    return DockerSandbox(engine, container, "id", image, spec)
+
+
+class Held:
+    """Transfers that begin and do not end; each is told of when its caller lets go."""
+
+    def __init__(self) -> None:
+        self.begun, self.let_go, self.over = threading.Event(), threading.Event(), threading.Event()
+
+    def download(self, request: Request) -> None:
+        request.begin(X_Docker_Container_Path_Stat=STAT)
+        request.wfile.flush()
+        self.begun.set()
+        if request.wait_for_close(20):
+            self.let_go.set()
+
+    def upload(self, request: Request) -> None:
+        self.begun.set()
+        if request.wait_for_close(20):
+            self.let_go.set()
+
+    def wait(self, request: Request) -> None:
+        self.begun.set()
+        self.over.wait(20)
+        request.say({"message": "no such file"}, 404)
+
+
+async def _begun(held: Held) -> None:
+    assert await asyncio.to_thread(held.begun.wait, 10)
+
+
+async def test_a_cancelled_download_has_ended(fake: FakeEngine, sandbox: DockerSandbox, tmp_path: Path) -> None:
+    held = Held()
+    fake.on(f"GET {ARCHIVE}", held.download)
+    copying = asyncio.create_task(sandbox.download(FILE, tmp_path / "file"))
+    await _begun(held)
+    copying.cancel()
+    await asyncio.wait({copying}, timeout=5)
+
+    assert copying.cancelled()
+    assert held.let_go.wait(1)
+
+
+async def test_a_cancelled_upload_has_ended(fake: FakeEngine, sandbox: DockerSandbox, tmp_path: Path) -> None:
+    held = Held()
+    fake.on(f"PUT {ARCHIVE}", held.upload)
+    with open(tmp_path / "file", "wb") as file:
+        file.truncate(1 << 26)
+    copying = asyncio.create_task(sandbox.upload(tmp_path / "file", FILE))
+    await _begun(held)
+    copying.cancel()
+    await asyncio.wait({copying}, timeout=8)
+
+    assert copying.cancelled()
+    assert held.let_go.wait(1)
+
+
+async def test_transfers_hold_no_thread_that_starts_and_removals_need(
+    fake: FakeEngine, engine: DockerEngine, sandbox: DockerSandbox
+) -> None:
+    held = Held()
+    fake.on(f"GET {ARCHIVE}", held.wait)
+    reads = [asyncio.create_task(sandbox.read_bytes(FILE, 1)) for _ in range(70)]
+    await _begun(held)
+    try:
+        async with asyncio.timeout(5):
+            assert await engine.call(lambda client: client.version())
+    finally:
+        held.over.set()
+        await asyncio.gather(*reads, return_exceptions=True)
+
+
+async def test_a_file_in_place_of_a_parent_folder_is_no_file(fake: FakeEngine, sandbox: DockerSandbox) -> None:
+    said = "lstat /var/lib/docker/overlay2/1/merged/file/a: not a directory"
+    fake.on(f"GET {ARCHIVE}", lambda request: request.say({"message": said}, 500))
+
+    with pytest.raises(FileNotFoundError, match="/file/a"):
+        await sandbox.read_bytes(PurePosixPath("/file/a"), 10)
+
+
+async def test_an_error_of_this_machines_files_is_the_providers_failure(
+    sandbox: DockerSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(sandbox_module, "put_path", full)
+
+    with pytest.raises(SandboxFailed, match="No space left on device"):
+        await sandbox.upload(tmp_path, FILE)
+    monkeypatch.undo()
+    with pytest.raises(FileNotFoundError):
+        await sandbox.upload(tmp_path / "missing", FILE)
+
+
+async def test_a_kill_that_takes_too_long_does_not_hide_the_cancellation(
+    fake: FakeEngine, sandbox: DockerSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold = threading.Event()
+    fake.commands = lambda _: Ran(hold=hold)
+    monkeypatch.setattr(sandbox_module, "KILL_LIMIT_S", 0.05)
+    running = asyncio.create_task(sandbox.exec(sh("sleep 60")))
+    while not any(call.endswith("/start") for call in fake.calls):
+        await asyncio.sleep(0.01)
+    running.cancel()
+    await asyncio.wait({running}, timeout=10)
+    hold.set()
+
+    assert running.cancelled()
+
+
+async def test_input_that_cannot_be_removed_does_not_spoil_a_good_command(
+    fake: FakeEngine, sandbox: DockerSandbox
+) -> None:
+    fake.on(f"PUT {ARCHIVE}", lambda request: (request.body(), request.say({})))
+    fake.commands = lambda words: Ran(refused=words[2].startswith("rm -rf"))
+    result = await sandbox.exec(sh("cat", stdin=b"in"))
+
+    assert result.ok
+    assert len(fake.executed) == 2
+
+
+@pytest.mark.parametrize("ended", [Ran(marked=False, running=True, code=None), Ran(marked=False)])
+async def test_a_command_whose_stream_was_lost_is_killed(fake: FakeEngine, sandbox: DockerSandbox, ended: Ran) -> None:
+    def ran(words: list[str]) -> Ran:
+        if words[2].startswith("exit "):
+            return Ran(marked=False, code=42)
+        return ended if "echo lost" in words else Ran(marked=False)
+
+    fake.commands = ran
+    with pytest.raises(SandboxFailed, match="stream"):
+        await sandbox.exec(sh("echo lost"))
+
+    assert any("AGENTCOMPASS_EXEC=" in word for words in fake.executed[1:] for word in words)
