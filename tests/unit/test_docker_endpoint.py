@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from agentcompass.adapters.environments.docker.endpoint import Endpoint, resolve_endpoint
+from agentcompass.adapters.environments.docker.environment import DockerEnvironment, DockerParameters
 from agentcompass.domain.errors import ConfigError
 
 DEFAULT = "unix:///var/run/docker.sock"
@@ -110,3 +111,27 @@ def test_a_contexts_certificates_are_used(home: dict[str, str]) -> None:
 
 def test_an_ssh_engine_is_passed_on_as_it_is(home: dict[str, str]) -> None:
     assert resolve_endpoint("ssh://user@engine", None, home).url == "ssh://user@engine"
+
+
+def test_missing_key_files_of_the_variables_are_a_fault_of_the_configuration(home: dict[str, str]) -> None:
+    environ = {**home, "DOCKER_HOST": "tcp://engine:2376", "DOCKER_TLS_VERIFY": "1", "DOCKER_CERT_PATH": "/nowhere"}
+
+    with pytest.raises(ConfigError, match="DOCKER_HOST"):
+        resolve_endpoint(None, None, environ)
+
+
+def test_a_missing_key_file_of_a_context_is_a_fault_of_the_configuration(home: dict[str, str]) -> None:
+    _context(home, "remote", "tcp://engine:2376", tls=True)
+    next(Path(home["HOME"]).rglob("key.pem")).unlink()
+
+    with pytest.raises(ConfigError, match="'remote'"):
+        resolve_endpoint(None, "remote", home)
+
+
+async def test_the_check_tells_of_missing_key_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_TLS_VERIFY", "1")
+    monkeypatch.setenv("DOCKER_CERT_PATH", "/nowhere")
+    checks = await DockerEnvironment(DockerParameters(host="tcp://engine:2376")).check()
+
+    assert [(check.name, check.ok) for check in checks] == [("engine", False)]
+    assert "DOCKER_CERT_PATH" in checks[0].hint

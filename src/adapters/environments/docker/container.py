@@ -9,8 +9,9 @@ from typing import Any
 from docker import APIClient
 from docker.errors import APIError, NotFound
 from docker.types import DeviceRequest, LogConfig
+from docker.utils import version_gte
 
-from ....domain.errors import ConfigError, SandboxStartFailed
+from ....domain.errors import ConfigError, SandboxBusy, SandboxStartFailed
 from ....domain.naming import sandbox_name
 from ....domain.sandbox import Network, SandboxOwner, SandboxSpec
 from ...support.shell_supervision import STOP_SIGNAL, keep_alive_argv
@@ -24,6 +25,8 @@ _EXPIRES = "agentcompass.expires"
 _START_SLACK_S = 60
 _MIB = 1 << 20
 _REMOVAL_LIMIT_S = 30
+_KNOWS_PLATFORMS = "1.41"
+"""First version of the engine's API whose create takes one."""
 
 
 def owner_labels(owner: SandboxOwner) -> dict[str, str]:
@@ -73,8 +76,10 @@ class DockerContainer:
 
         Raises:
             SandboxStartFailed: somebody else's container has that name.
+            SandboxBusy: the engine keeps the name for a container that is not there yet, or is just going.
         """
         self.begun = True
+        self.id = None  # of an earlier try, which would hide what this one makes
         self.id = self._created(client, image)
         if not self._abandoned:
             client.start(self.id)
@@ -88,8 +93,10 @@ class DockerContainer:
         self._abandoned = True
         if self.id is not None:
             remove_container(client, self.id)
-        elif self.begun and (found := self._own(client)) is not None:
-            remove_container(client, found)
+        elif self.begun:
+            with suppress(NotFound):
+                if (found := self._own(client)) is not None:
+                    remove_container(client, found)
 
     def _created(self, client: APIClient, image: DockerImage) -> str:
         config = self._config(client, image)
@@ -98,18 +105,21 @@ class DockerContainer:
         except APIError as exc:
             if status_of(exc) != 409 or "already in use" not in explanation(exc):
                 raise
-            earlier = self._own(client)
+            earlier = self._earlier(client)
             if earlier is None:
                 message = f"a container named {self.name!r} is there that this run did not start"
                 raise SandboxStartFailed(message, hint=f"`docker rm -f {self.name}` if nobody needs it") from exc
         remove_container(client, earlier)
         return str(client.create_container(**config)["Id"])
 
-    def _own(self, client: APIClient) -> str | None:
+    def _earlier(self, client: APIClient) -> str | None:
         try:
-            found = client.inspect_container(self.name)
-        except NotFound:
-            return None
+            return self._own(client)
+        except NotFound as exc:
+            raise SandboxBusy(f"the engine still keeps the name {self.name!r}: {explanation(exc)}") from exc
+
+    def _own(self, client: APIClient) -> str | None:
+        found = client.inspect_container(self.name)
         labels = found["Config"].get("Labels") or {}
         return str(found["Id"]) if self._owner_labels.items() <= labels.items() else None
 
@@ -117,8 +127,11 @@ class DockerContainer:
         spec = self._spec
         expires = datetime.now(UTC) + timedelta(seconds=spec.timeout + _START_SLACK_S)
         workspace = str(spec.workspace_root) if spec.workspace_root else ""
+        # An engine that stores several platforms under one image would start its own.
+        platform = spec.platform if spec.platform and version_gte(client.api_version, _KNOWS_PLATFORMS) else None
         return {
             "image": image.id,
+            "platform": platform,
             "name": self.name,
             "entrypoint": keep_alive_argv(spec.timeout, workspace, spec.directories),
             "user": "0",

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from docker.constants import DEFAULT_UNIX_SOCKET
+from docker.errors import DockerException
 from docker.tls import TLSConfig
 from docker.utils import kwargs_from_env
 
 from ....domain.errors import ConfigError
 
 _DEFAULT = "default"
+_TLS_HINT = "see DOCKER_CERT_PATH: ca.pem, cert.pem and key.pem are to be there; or unset DOCKER_TLS_VERIFY"
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ def resolve_endpoint(host: str | None, context: str | None, environ: Mapping[str
     """First found wins: parameter `host`, parameter `context`, DOCKER_HOST, DOCKER_CONTEXT, the current context.
 
     Raises:
-        ConfigError: a context that does not exist or cannot be read.
+        ConfigError: a context that does not exist or cannot be read, or variables or key files that docker refuses.
     """
     if host:
         return _from_environment({**environ, "DOCKER_HOST": host}, "parameter host")
@@ -51,7 +53,10 @@ def resolve_endpoint(host: str | None, context: str | None, environ: Mapping[str
 
 
 def _from_environment(environ: Mapping[str, str], origin: str) -> Endpoint:
-    found: Mapping[str, Any] = kwargs_from_env(environment=dict(environ))
+    try:
+        found: Mapping[str, Any] = kwargs_from_env(environment=dict(environ))
+    except DockerException as exc:
+        raise ConfigError(f"docker cannot be used as {origin} says: {_one_line(exc)}", hint=_TLS_HINT) from exc
     return Endpoint(str(found["base_url"]), origin, found.get("tls") or False)
 
 
@@ -66,7 +71,11 @@ def _from_context(name: str, origin: str, environ: Mapping[str, str]) -> Endpoin
         hint = f"known contexts: {known}; see `docker context ls`"
         raise ConfigError(f"docker context {name!r} ({origin}) does not exist", hint=hint)
     folder = contexts / "tls" / key / "docker"
-    tls = _context_tls(folder, bool(endpoint.get("SkipTLSVerify")))
+    try:
+        tls = _context_tls(folder, bool(endpoint.get("SkipTLSVerify")))
+    except DockerException as exc:
+        message = f"docker context {name!r} ({origin}) cannot be used: {_one_line(exc)}"
+        raise ConfigError(message, hint=f"see the key files in {str(folder)!r}") from exc
     return Endpoint(str(endpoint["Host"]), f"context {name!r} ({origin})", tls)
 
 
@@ -79,6 +88,10 @@ def _context_tls(folder: Path, skip_verify: bool) -> TLSConfig | bool:
         ca_cert=str(authority) if authority.is_file() else None,
         verify=not skip_verify,
     )
+
+
+def _one_line(error: DockerException) -> str:
+    return " ".join(str(error).split())
 
 
 def _context_names(contexts: Path) -> list[str]:
