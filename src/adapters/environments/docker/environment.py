@@ -137,6 +137,7 @@ class DockerEnvironment:
             stack.enter_context(self._images.held(spec))
             remove = partial(self._remove, container)
             stack.push_async_callback(stop_shielded, remove, limit_s=_REMOVE_LIMIT_S, what=container.name)
+            await self._images.have(spec)  # before the clock of the start begins
             parameters = self._parameters
             start = retrying("docker.start", tries=parameters.start_tries, total_s=parameters.start_timeout_s)
             sandbox: DockerSandbox = await start(self._start, container, spec)

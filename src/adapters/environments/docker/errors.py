@@ -21,18 +21,19 @@ FAILURES = (
 )
 """What a call to the engine may raise."""
 
-_Kind = Callable[..., AgentCompassError]
+ErrorKind = Callable[..., AgentCompassError]
 
 
 @dataclass(frozen=True)
 class _Rule:
     phrases: tuple[str, ...]
     """Regular expressions, any of which the engine's words match."""
-    kind: _Kind
+    kind: ErrorKind
     hint: str = ""
 
 
 _START_RULES = (
+    _Rule(("returned a non-zero code: ",), SandboxStartFailed),  # whatever words the step's own command holds
     _Rule(("no space left on device",), SandboxStartFailed, "free some disk: `docker system df`, `docker image prune`"),
     _Rule(("toomanyrequests", "rate limit", "too many requests"), SandboxBusy, "log in, or use a mirror"),
     _Rule(("no matching manifest", "does not match the specified platform"), SandboxStartFailed, "check `platform`"),
@@ -59,6 +60,13 @@ _START_RULES = (
     _Rule(("unable to find user", "no matching entries in passwd"), SandboxStartFailed, "check `user`"),
     _Rule(("buildkit",), SandboxStartFailed, "build it with `docker build -t NAME` and give that `image`"),
     _Rule(("stat /bin/sh: no such file", '"/bin/sh": permission denied'), SandboxStartFailed, "it needs a /bin/sh"),
+    _Rule(
+        (
+            *("tls handshake timeout", "i/o timeout", "connection reset by peer", "connection refused"),
+            *("temporary failure in name resolution", "service unavailable", "bad gateway", "gateway timeout"),
+        ),
+        SandboxBusy,
+    ),
 )
 _BUSY_STATUSES = frozenset({408, 409, 423, 425, 429})
 
@@ -79,14 +87,14 @@ def start_error(error: BaseException, doing: str) -> AgentCompassError:
     return said_error(explanation(error), status_of(error), doing)
 
 
-def said_error(said: str, status: int | None, doing: str) -> AgentCompassError:
-    """As `start_error`, from what the engine said."""
+def said_error(said: str, status: int | None, doing: str, *, otherwise: ErrorKind = SandboxBusy) -> AgentCompassError:
+    """As `start_error`, from what the engine said; `otherwise` is what words that nobody knows come to."""
     lowered = said.lower()
     for rule in _START_RULES:
         if any(re.search(phrase, lowered) for phrase in rule.phrases):
             return rule.kind(f"{doing}: {said}", hint=rule.hint)
     refused = status is not None and 400 <= status < 500 and status not in _BUSY_STATUSES
-    return SandboxStartFailed(f"{doing}: {said}") if refused else SandboxBusy(f"{doing}: {said}")
+    return SandboxStartFailed(f"{doing}: {said}") if refused else otherwise(f"{doing}: {said}")
 
 
 def use_error(error: BaseException, doing: str) -> SandboxFailed:

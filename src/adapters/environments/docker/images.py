@@ -1,6 +1,7 @@
 """Images at the engine: found, pulled or built once each, and removed where this run pulled them."""
 
 import asyncio
+import os
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
@@ -10,7 +11,7 @@ from typing import Any, Literal
 
 import structlog
 from docker import APIClient
-from docker.errors import ImageNotFound
+from docker.errors import APIError, ImageNotFound
 
 from ....domain.errors import AgentCompassError, SandboxBusy, SandboxStartFailed
 from ....domain.sandbox import ImageBuild, SandboxSpec
@@ -18,13 +19,14 @@ from ...support.cleanup import exception_seen
 from ...support.retrying import retrying
 from .build import BuildContext, built_lines, read_context
 from .engine import CutableStream, DockerEngine, responses_to
-from .errors import FAILURES, explanation, said_error, start_error
+from .errors import FAILURES, ErrorKind, explanation, said_error, start_error, status_of
 
 log = structlog.get_logger()
 
 PullPolicy = Literal["missing", "always", "never"]
 
 _IDLE_IMAGES_KEPT = 8
+_PULLS_AT_ONCE = 8
 _LOG_TAIL_LINES = 30
 
 
@@ -74,6 +76,8 @@ class DockerImages:
         self._engine, self._policy = engine, policy
         self._flights: dict[tuple[str, str | None], asyncio.Future[DockerImage]] = {}
         self._users: Counter[str] = Counter()
+        self._pulling = asyncio.Semaphore(_PULLS_AT_ONCE)
+        self._building = asyncio.Semaphore(os.cpu_count() or 1)
         self._pulled: OrderedDict[str, None] = OrderedDict()
 
     @contextmanager
@@ -154,6 +158,12 @@ class DockerImages:
         return found
 
     async def _inspect(self, name: str) -> DockerImage | None:
+        policy = self._policy
+        inspect = retrying("docker.inspect", tries=policy.tries, total_s=policy.pull_timeout_s)
+        found: DockerImage | None = await inspect(self._inspect_once, name)
+        return found
+
+    async def _inspect_once(self, name: str) -> DockerImage | None:
         try:
             return DockerImage.inspected(name, await self._engine.call(partial(_inspect_image, name=name)))
         except ImageNotFound:
@@ -164,14 +174,15 @@ class DockerImages:
     async def _pull(self, name: str, platform: str | None) -> None:
         if self._policy.remove_pulled:
             await self._remove_idle(keep=_IDLE_IMAGES_KEPT)
-        log.info("image.pull_started", image=name)
-        try:
-            await self._pull_patiently(name, platform)
-        except SandboxStartFailed as exc:
-            full = "no space left" in exc.message and self._policy.remove_pulled
-            if not full or not await self._remove_idle(keep=0):
-                raise
-            await self._pull_patiently(name, platform)
+        async with self._pulling:
+            log.info("image.pull_started", image=name)
+            try:
+                await self._pull_patiently(name, platform)
+            except SandboxStartFailed as exc:
+                full = "no space left" in exc.message and self._policy.remove_pulled
+                if not full or not await self._remove_idle(keep=0):
+                    raise
+                await self._pull_patiently(name, platform)
         log.info("image.pulled", image=name)
 
     async def _pull_patiently(self, name: str, platform: str | None) -> None:
@@ -190,38 +201,47 @@ class DockerImages:
             return progress
 
         doing = f"pull of image {name!r}" + (f" for {platform}" if platform else "")
-        await self._followed(lines, doing, self._policy.pull_timeout_s, "pull_timeout_s")
+        limit = _Limit("pull_timeout_s", self._policy.pull_timeout_s)
+        await self._followed(lines, doing, limit, otherwise=SandboxBusy)
 
     async def _build(self, context: BuildContext, platform: str | None) -> None:
         build = context.build
         doing = f"build of {str(build.context / build.dockerfile)!r}"
-        log.info("image.build_started", image=context.tag, context=str(build.context))
-        try:
-            lines = partial(built_lines, context=context, platform=platform)
-            await self._followed(lines, doing, build.timeout_s, "build.timeout_s")
-        except SandboxBusy as exc:
-            raise SandboxStartFailed(exc.message, hint=exc.hint) from exc
+        lines = partial(built_lines, context=context, platform=platform)
+        limit = _Limit("build.timeout_s", build.timeout_s)
+        async with self._building:
+            log.info("image.build_started", image=context.tag, context=str(build.context))
+            patiently = retrying("docker.build", tries=self._policy.tries, total_s=build.timeout_s)
+            await patiently(self._followed, lines, doing, limit, otherwise=SandboxStartFailed)
         log.info("image.built", image=context.tag)
 
     async def _followed(
-        self, lines: Callable[[APIClient], Iterator[dict[str, Any]]], doing: str, limit_s: float, limit: str
+        self,
+        lines: Callable[[APIClient], Iterator[dict[str, Any]]],
+        doing: str,
+        limit: "_Limit",
+        *,
+        otherwise: ErrorKind,
     ) -> None:
+        """`otherwise` is what reaching the limit comes to, and what the engine says in words that nobody knows."""
         following = _Following(lines)
         with self._engine.watched(following.stream):
             work = self._engine.long_call(following.run)
             try:
-                async with asyncio.timeout(limit_s):
+                async with asyncio.timeout(limit.seconds):
                     await asyncio.shield(work)
             except TimeoutError as exc:
-                message = f"{doing}: not done within {limit} of {limit_s:g} s{following.tail()}"
-                raise SandboxStartFailed(message, hint=f"raise {limit}") from exc
+                message = f"{doing}: not done within {limit.name} of {limit.seconds:g} s{following.tail()}"
+                raise otherwise(message, hint=f"raise {limit.name}") from exc
+            except APIError as exc:
+                raise said_error(explanation(exc), status_of(exc), doing, otherwise=otherwise) from exc
             except FAILURES as exc:
                 raise start_error(exc, doing) from exc
             finally:
                 following.stream.cut()
                 work.add_done_callback(exception_seen)
         if following.error:
-            error = said_error(following.error, None, doing)
+            error = said_error(following.error, None, doing, otherwise=otherwise)
             raise type(error)(error.message + following.tail(), hint=error.hint)
 
     def _forget(self, name: str) -> None:
@@ -237,13 +257,20 @@ class DockerImages:
                 await self._engine.call(partial(_remove_image, name=name))
             except (*FAILURES, AgentCompassError) as exc:
                 log.warning("image.kept", image=name, error=explanation(exc))
+                if name in self._pulled:
+                    self._pulled.move_to_end(name)
                 continue
-            finally:
-                self._pulled.pop(name, None)
+            self._pulled.pop(name, None)
             self._forget(name)
             log.info("image.removed", image=name)
             removed += 1
         return removed
+
+
+@dataclass(frozen=True)
+class _Limit:
+    name: str
+    seconds: float
 
 
 class _Following:
