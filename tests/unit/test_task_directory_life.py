@@ -1,5 +1,6 @@
 """The life of a task in a sandbox: prepared, collected, graded; and the verdicts that cannot be had otherwise."""
 
+import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator
@@ -8,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
-from agentcompass.adapters.benchmarks.task_directory import artifacts, benchmark, verifier
+from agentcompass.adapters.benchmarks.task_directory import artifacts, benchmark, sandbox_logs, verifier
 from agentcompass.adapters.benchmarks.task_directory.benchmark import TaskDirectoryBenchmark, TaskDirectoryParameters
 from agentcompass.adapters.benchmarks.task_directory.verifier import VerifierTimedOut
 from agentcompass.adapters.environments.host_process.environment import HostProcessEnvironment, HostProcessParameters
@@ -113,6 +114,14 @@ def without_users(task: Task) -> Task:
 
 async def lost(*_: object) -> Any:
     raise SandboxLost("gone")
+
+
+async def failed(*_: object) -> Any:
+    raise SandboxFailed("busy")
+
+
+async def endless(*_: object) -> Any:
+    await asyncio.Event().wait()
 
 
 async def no_sleep(seconds: float) -> None:
@@ -767,6 +776,79 @@ async def test_a_sandbox_that_dies_while_artifacts_are_collected_is_passed_on(tm
         it.sandbox.inner.download = lost  # type: ignore[method-assign]  # the sandbox dies here
         with pytest.raises(SandboxLost):
             await it.collect(None)
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is only kept has to be there at once."""
+    monkeypatch.setattr(sandbox_logs, "KEEP_LIMIT_S", 0.3)
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_a_slow_download_of_what_is_only_kept_loses_no_verdict(tmp_path: Path) -> None:
+    make(tmp_path)
+    async with life(tmp_path) as it:
+        await it.run(f"echo trace > {AGENT}/log; echo 42 > answer.txt")
+        it.sandbox.inner.download = endless  # type: ignore[method-assign]  # a slow line
+        grade = await it.grade()
+
+    assert grade.correct
+    assert grade.extra["artifacts"] == {
+        "/logs/agent": "not fetched: the limit of 0.3 s for all that is kept was reached"
+    }
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_a_slow_download_of_an_artifact_is_told_and_loses_no_work(tmp_path: Path) -> None:
+    make(tmp_path)
+    async with life(tmp_path) as it:
+        await it.run(f"echo trace > {AGENT}/log")
+        it.sandbox.inner.download = endless  # type: ignore[method-assign]  # a slow line
+        extra = await it.collect(None)
+
+    assert extra == {"artifacts": {"/logs/agent": "not fetched: the limit of 0.3 s for all that is kept was reached"}}
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_a_slow_download_of_logs_hides_no_reason_why_there_is_no_verdict(tmp_path: Path) -> None:
+    make(tmp_path, test="#!/bin/bash\nkill -9 $PPID\n")
+    async with life(tmp_path) as it:
+        await it.run(f"echo trace > {AGENT}/log")
+        it.sandbox.inner.download = endless  # type: ignore[method-assign]  # a slow line
+        async with asyncio.timeout(20):
+            with pytest.raises(VerifierFailed, match="status 137"):
+                await it.grade()
+
+
+@pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize("how", ["lost", "failed", "endless"])
+@pytest.mark.parametrize("verdict", [f"echo 0.5 > {REWARD}", f"echo 0 > {REWARD}; echo '{{}}' > {LOGS}/ctrf.json"])
+async def test_output_that_changes_no_verdict_loses_none_where_it_cannot_be_fetched(
+    tmp_path: Path, verdict: str, how: str
+) -> None:
+    make(tmp_path, test=f"#!/bin/bash\nprintf '\\377'\n{verdict}\n")
+    async with life(tmp_path) as it:
+        it.sandbox.inner.download = {"lost": lost, "failed": failed, "endless": endless}[how]  # type: ignore[method-assign]
+        grade = await it.grade()
+
+    assert grade.score in (0, 0.5)
+
+
+async def test_output_that_may_tell_why_there_is_a_zero_is_needed(tmp_path: Path) -> None:
+    make(tmp_path, test=f"#!/bin/bash\nprintf '\\377'\necho 0 > {REWARD}\n")
+    async with life(tmp_path) as it:
+        it.sandbox.inner.download = failed  # type: ignore[method-assign]  # the provider fails here
+        with pytest.raises(SandboxFailed, match="busy"):
+            await it.grade()
+
+
+async def test_the_grade_has_time_for_tests_that_run_twice(tmp_path: Path) -> None:
+    make(tmp_path)
+    async with life(tmp_path, verifier_timeout_s=1000) as it:
+        budgets = it.prepared.task.budgets
+
+    assert budgets.grade_s == 2380
+    assert budgets.names["grade"] == "verifier_timeout_s x 2 + 380 s for transfers"
 
 
 async def test_a_sandbox_that_dies_when_the_verdict_is_known_loses_no_result(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pydantic import JsonValue
 from ....domain.errors import SandboxFailed
 from ....domain.ports import Sandbox
 from ....domain.sandbox import Command
-from .sandbox_logs import SIZE_FUNCTION, fetched, read_size, size_call
+from .sandbox_logs import SIZE_FUNCTION, fetched, keep_deadline, read_size, size_call
 from .task_toml import CollectHook, TaskToml
 
 log = structlog.get_logger()
@@ -39,10 +39,11 @@ async def collect_artifacts(sandbox: Sandbox, config: TaskToml, log_dir: Path) -
     except SandboxFailed as exc:
         log.warning("artifacts.not_measured", error=str(exc))
         return {}
+    deadline = keep_deadline()
     report: dict[str, JsonValue] = {}
     for number, (source, target) in enumerate(sources.items()):
         size = read_size(measured.stdout, str(number))
-        reason = await fetched(sandbox, source, log_dir / target, size, MAX_ARTIFACT_BYTES)
+        reason = await fetched(sandbox, source, log_dir / target, size, MAX_ARTIFACT_BYTES, deadline=deadline)
         if number >= len(AGENT_FOLDERS) or reason not in ("", "missing", "empty"):
             report[str(source)] = reason or "kept"
     return report

@@ -27,6 +27,7 @@ from ....domain.task import (
 from ....domain.value import Parameters
 from .artifacts import AGENT_FOLDERS, MAX_ARTIFACT_BYTES, collect_artifacts
 from .git_source import Checkout, checkout
+from .sandbox_logs import KEEP_LIMIT_S
 from .task_folder import TaskFolder, find_tasks, read_task
 from .task_toml import HealthCheck, TaskProblems, interpolated
 from .verifier import Folder, TestRun, run_tests
@@ -34,7 +35,9 @@ from .verifier_kit import VerifierKit, read_kit
 
 DEFAULT_AGENT_S = 3600.0
 GRADE_TRANSFERS_S = 180.0
-"""For what surrounds the tests: putting them in, fetching what they left."""
+"""For what surrounds the tests: putting them in, fetching what the verdict needs."""
+MOST_TEST_RUNS = 2
+"""They run again where the first run was disturbed."""
 _SETUP_LIMIT_S = 60.0
 # The output goes by way of a file, so that a service which the solution leaves running can go on writing.
 _SOLVE = """R="${AGENTCOMPASS_ROOT:-}"
@@ -358,17 +361,18 @@ def _budgets(folder: TaskFolder, parameters: TaskDirectoryParameters) -> StageBu
         upstream_name = "agent_timeout_s"
     agent_s, agent = _scaled(parameters.agent_timeout_s, "agent_timeout_s", upstream, upstream_name, parameters)
     tests_s, tests = _verifier_limit(folder, parameters)
+    around_s = GRADE_TRANSFERS_S + KEEP_LIMIT_S
     check, hooks = config.environment.healthcheck, config.verifier.collect
     return StageBudgets(
         start_s=start_s,
         prepare_s=300 + (check.longest_s if check else 0),
         agent_s=agent_s,
         collect_s=300 + sum(hook.timeout_sec for hook in hooks),
-        grade_s=tests_s + GRADE_TRANSFERS_S,
+        grade_s=MOST_TEST_RUNS * tests_s + around_s,
         names={
             "start": start,
             "prepare": "environment.healthcheck" if check else "prepare_s",
             "agent": agent,
-            "grade": f"{tests} + {GRADE_TRANSFERS_S:g} s for transfers",
+            "grade": f"{tests} x {MOST_TEST_RUNS} + {around_s:g} s for transfers",
         },
     )

@@ -57,6 +57,20 @@ def grade_of(tests: Path, logs: Path, report: Report, details: Mapping[str, Json
     return Grade(score=score, correct=score >= 1, extra={"verify_log": _verify_log(rewards, evidence, details)})
 
 
+def output_counts(report: Report) -> bool:
+    """Whether the verdict is another where the tests' output is known: it tells a zero from a failed set-up.
+
+    Asked of a report that leaves nothing but that output untold.
+    """
+    if report.has("ctrf.json"):
+        return False
+    try:
+        rewards = reward_from_files(report.files.get("reward.json"), report.files.get("reward.txt"))
+    except NoVerdict:
+        return False
+    return all(value == 0 for value in rewards.values())
+
+
 def meddled(tests: Path, report: Report) -> str:
     """What somebody else than the tests has done to their files, or nothing."""
     if _has_foreign_reward(tests, report):

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -9,6 +10,8 @@ from ....domain.errors import SandboxFailed, SandboxLost
 from ....domain.ports import Sandbox
 
 MAX_ENTRIES = 20_000
+KEEP_LIMIT_S = 200.0
+"""For all that a stage fetches only to keep it."""
 _MIB = 1024 * 1024
 SIZE_FUNCTION = rf"""ac_size() {{
   if [ -d "$2" ]; then
@@ -58,8 +61,17 @@ def read_size(stdout: str, name: str) -> Size | None:
     return None
 
 
-async def fetched(sandbox: Sandbox, source: PurePosixPath, target: Path, size: Size | None, max_bytes: int) -> str:
+def keep_deadline() -> float:
+    """When, on the loop's clock, fetching what is only kept has to end if it begins now."""
+    return asyncio.get_running_loop().time() + KEEP_LIMIT_S
+
+
+async def fetched(
+    sandbox: Sandbox, source: PurePosixPath, target: Path, size: Size | None, max_bytes: int, *, deadline: float
+) -> str:
     """Download `source` unless it is missing, empty or too much; returns why it was not, or nothing.
+
+    At `deadline` on the loop's clock (see `keep_deadline`) it is given up.
 
     Raises:
         SandboxLost: as it came.
@@ -70,9 +82,26 @@ async def fetched(sandbox: Sandbox, source: PurePosixPath, target: Path, size: S
         return "empty"
     if size.exceeds(max_bytes):
         return f"more than {max_bytes // _MIB} MiB or {MAX_ENTRIES} files"
+    return await why_not_kept(_download(sandbox, source, target), deadline)
+
+
+async def _download(sandbox: Sandbox, source: PurePosixPath, target: Path) -> None:
+    await asyncio.to_thread(target.parent.mkdir, parents=True, exist_ok=True)
+    await sandbox.download(source, target)
+
+
+async def why_not_kept(fetching: Awaitable[None], deadline: float) -> str:
+    """Await it until `deadline` at most; returns why it could not be done, or nothing.
+
+    Raises:
+        SandboxLost: as it came.
+    """
     try:
-        await asyncio.to_thread(target.parent.mkdir, parents=True, exist_ok=True)
-        await sandbox.download(source, target)
+        async with asyncio.timeout_at(deadline) as scope:
+            await fetching
+    except TimeoutError as exc:
+        late = f"the limit of {KEEP_LIMIT_S:g} s for all that is kept was reached"
+        return f"not fetched: {late if scope.expired() else exc}"
     except FileNotFoundError:
         return "missing"
     except SandboxLost:

@@ -16,8 +16,8 @@ from ....domain.errors import SandboxFailed, SandboxLost, StageTimeout, Verifier
 from ....domain.ports import Sandbox
 from ....domain.sandbox import Command, ExecResult
 from ....domain.task import Grade
-from .grading import grade_of, last_line, meddled, without_foreign_reward
-from .sandbox_logs import fetched
+from .grading import grade_of, last_line, meddled, output_counts, without_foreign_reward
+from .sandbox_logs import fetched, keep_deadline, why_not_kept
 from .verdict import MAX_CTRF_BYTES, MAX_REWARD_BYTES
 from .verifier_report import MAX_REPORT_BYTES, REPORTED_FILES, Report, TornReport, read_report
 from .verifier_script import DISTURBED, NEEDS_ROOT, NOT_READY, NOT_ROOT, RUN, report_script, setup_script
@@ -119,8 +119,9 @@ class _Verification:
         if report.code is None:
             raise VerifierEnded("no verdict: the tests' shell does not tell that test.sh has run")
         await asyncio.to_thread(_write, self._run.logs, report.files)
-        await self._fetch_untold(report)
-        artifacts = await self._fetch_rest(report)
+        deadline = keep_deadline()
+        await self._fetch_for_verdict(report, deadline)
+        artifacts = await self._fetch_rest(report, deadline)
         details: dict[str, JsonValue] = {"test_return_code": report.code, "duration_s": round(self._duration_s, 3)}
         if report.removed:
             log.warning("startup_files.removed", files=list(report.removed))
@@ -238,13 +239,27 @@ class _Verification:
 
     async def _keep_logs(self) -> None:
         """The logs are worth having, the error is not worth replacing."""
+        deadline = keep_deadline()
         try:
-            report = self._report((await self._exec_beside(self._report_script())).stdout)
-            await asyncio.to_thread(_write, self._run.logs, report.files)
+            async with asyncio.timeout_at(deadline):
+                report = self._report((await self._exec_beside(self._report_script())).stdout)
+                await asyncio.to_thread(_write, self._run.logs, report.files)
+                await self._fetch_untold(report)
+                await self._fetch_rest(report, deadline)
+        except (SandboxFailed, SandboxLost, VerifierFailed, TimeoutError) as exc:
+            log.info("verifier_logs.not_kept", error=repr(exc))
+
+    async def _fetch_for_verdict(self, report: Report, deadline: float) -> None:
+        """Where the output alone is untold and changes nothing, a verdict does not wait for it or fail with it."""
+        if report.untold != {"test-stdout.txt"} or output_counts(report):
             await self._fetch_untold(report)
-            await self._fetch_rest(report)
-        except (SandboxFailed, SandboxLost, VerifierFailed) as exc:
-            log.info("verifier_logs.not_kept", error=str(exc))
+            return
+        try:
+            reason = await why_not_kept(self._fetch_untold(report), deadline)
+        except SandboxLost as exc:
+            reason = str(exc)
+        if reason:
+            log.warning("logs.not_kept", path=str(VERIFIER_LOGS / "test-stdout.txt"), reason=reason)
 
     async def _fetch_untold(self, report: Report) -> None:
         """What the verdict still needs: with all that is beside it, or alone where that is too much."""
@@ -266,7 +281,7 @@ class _Verification:
             tail = await self._exec_beside(_TAIL)
             (self._run.logs / "test-stdout.txt").write_text(tail.stdout, "utf-8", "replace")
 
-    async def _fetch_rest(self, report: Report) -> dict[str, JsonValue]:
+    async def _fetch_rest(self, report: Report, deadline: float) -> dict[str, JsonValue]:
         """Returns what could not be had, with the reason; that the sandbox has died is no matter any more."""
         reasons: dict[str, JsonValue] = {}
         for path, size in (report.sizes or {}).items():
@@ -274,7 +289,7 @@ class _Verification:
                 continue
             folder = self._folders[path]
             try:
-                reason = await fetched(self._sandbox, path, folder.target, size, folder.max_bytes)
+                reason = await fetched(self._sandbox, path, folder.target, size, folder.max_bytes, deadline=deadline)
             except SandboxLost as exc:
                 reason = str(exc)
             if reason not in ("", "missing", "empty"):
