@@ -89,6 +89,52 @@ async def test_start_up_files_of_python_that_the_agent_left_do_not_run(
     assert grade.extra["verify_log"]["removed"]
 
 
+FORGE = 'open("/logs/verifier/reward.txt", "w").write("1"); import os; os._exit(0)'
+COMPILE = (
+    "python3 -c 'import sys; from py_compile import *; "
+    'compile("/code", sys.argv[1], invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)\''
+)
+PYTHON = "$(python3 -c 'import sysconfig; print(sysconfig.get_path(\"stdlib\"))')"
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        "cat code > /usr/lib/python3.11/sitecustomize.py",
+        f"mkdir {PYTHON}/usercustomize; cp code {PYTHON}/usercustomize/__init__.py",
+        f"{COMPILE} /usr/lib/python3/dist-packages/usercustomize.pyc",
+        f"{COMPILE} {PYTHON}/__pycache__/sitecustomize.cpython-311.pyc",
+    ],
+)
+async def test_start_up_files_of_python_in_any_form_do_not_run(tmp_path: Path, python_image: str, plant: str) -> None:
+    agent = f"set -e; cd /; cat > code <<'END'\n{FORGE}\nEND\n{plant}"
+    test = f"#!/bin/bash\necho 0 > {REWARD}\npython3 -c 'print(\"the tests ran\")'\n"
+    grade = await graded(tmp_path, python_image, agent, test=test)
+
+    assert isinstance(grade.extra["verify_log"], dict)
+    assert grade.score == 0
+    assert grade.extra["verify_log"]["test_stdout"] == "the tests ran\n"
+
+
+@pytest.mark.parametrize(
+    "folder",
+    [
+        "/root/.local/share/uv/python/cpython-3.13/lib/python3.13/site-packages",
+        "/root/.local/share/uv/tools/pytest/lib/python3.13/site-packages",
+        "/root/.cache/uv/archive-v0/a/lib/python3.13/site-packages",
+        "/root/.cache/uv/archive-v0/a",
+    ],
+)
+async def test_start_up_files_in_what_uv_keeps_are_removed(tmp_path: Path, debian_image: str, folder: str) -> None:
+    agent = f"mkdir -p {folder}; echo > {folder}/sitecustomize.py; echo > {folder}/other.py"
+    test = f"#!/bin/bash\nls {folder}\necho 1 > {REWARD}\n"
+    grade = await graded(tmp_path, debian_image, agent, test=test)
+
+    assert isinstance(grade.extra["verify_log"], dict)
+    assert grade.extra["verify_log"]["test_stdout"] == "other.py\n"
+    assert grade.extra["verify_log"]["removed"] == [f"{folder}/sitecustomize.py"]
+
+
 async def test_start_up_files_of_the_image_itself_stay(tmp_path: Path, python_image: str) -> None:
     test = f"#!/bin/bash\npython3 -c 'import sitecustomize; print(sitecustomize.__file__)'\necho 1 > {REWARD}\n"
     grade = await graded(tmp_path, python_image, "true", test=test)

@@ -42,7 +42,24 @@ if [ -d "$R/logs/verifier" ]; then chmod 777 "$R/logs/verifier"; else mkdir -p -
 _OPEN_TO_ALL = 'chmod -R a+rX "$R/tests" || exit NOT_READY\n'
 # A settings file of pytest's in / (an agent's, say) would rule the hidden tests, were there none beside them.
 _PIN_PYTEST = ': > "$R/tests/pytest.ini"\n'
+_PYTHONS = (
+    *("/usr/lib*/python3*", "/usr/local/lib*/python3*", "/opt/*/lib/python3*"),
+    *('"$PWD"/*/lib/python3*', '"$PWD"/.venv/lib/python3*'),
+    *(
+        f"{home}/{place}/lib/python3*"
+        for home in ("/root", "/home/*")
+        for place in (".local", ".local/share/uv/*/*", ".pyenv/versions/*", ".cache/uv/archive-v*/*")
+    ),
+)
+_STARTUP_PLACES = (
+    "/etc/python3*",
+    *_PYTHONS,
+    *(f"{python}/*-packages/__pycache__" for python in _PYTHONS),
+    *(f"{home}/.cache/uv/archive-v*/*/[su]*customize*" for home in ("/root", "/home/*")),
+)
+"""Debian's Pythons link their own start-up file to /etc; uv puts what its cache unpacked beside the tests' tools."""
 # What an agent may have left to run inside the verifier's Python: start-up files made after the machine had started.
+# A compiled one counts without its source, but Python itself makes it again and again, so that is not told.
 # Field 22 of /proc/1/stat is its start in ticks since boot; a second is added for what the start itself wrote.
 _STARTUP_FILES = r"""
 if [ -z "$R" ] && read -r ac_stat < /proc/1/stat; then
@@ -51,12 +68,13 @@ if [ -z "$R" ] && read -r ac_stat < /proc/1/stat; then
   while read -r ac_key ac_value; do [ "$ac_key" = btime ] && ac_boot=$ac_value; done < /proc/stat
   if [ "$ac_boot" -gt 0 ] && [ "$ac_ticks" -gt 0 ]; then
     ac_since="@$((ac_boot + ac_ticks / 100 + 1))"
-    ac_files=$(find /etc/ld.so.preload /usr/lib/python3* /usr/local/lib/python3* /opt/*/lib/python3* \
-      /root/.local/lib/python3* /home/*/.local/lib/python3* "$PWD"/*/lib/python3* "$PWD"/.venv/lib/python3* \
-      -maxdepth 2 \( -name sitecustomize.py -o -name usercustomize.py -o -name ld.so.preload \) \
+    ac_files=$(find /etc/ld.so.preload PLACES \
+      -maxdepth 2 \( -name 'sitecustomize*' -o -name 'usercustomize*' -o -name ld.so.preload \) \
       -newerct "$ac_since" 2>/dev/null)
     [ -z "$ac_files" ] || printf '%s\n' "$ac_files" | while IFS= read -r ac_file; do
-      rm -f "$ac_file" && [ "${ac_told:=0}" -lt MAX_TOLD ] && printf 'removed=%s\n' "$ac_file"
+      rm -rf "$ac_file"
+      case $ac_file in (*/__pycache__/*) continue ;; esac
+      [ "${ac_told:=0}" -ge MAX_TOLD ] || printf 'removed=%s\n' "$ac_file"
       ac_told=$((ac_told + 1))
     done
     find /usr/local/bin /usr/local/sbin /usr/bin /usr/sbin /bin /sbin /root/.local/bin /root /etc /etc/profile.d \
@@ -148,7 +166,8 @@ def setup_script(staged: str, *, closed: bool, pin_pytest: bool, kit: bool) -> s
     parts = (_SETUP, _OPEN_TO_ALL * closed, _PIN_PYTEST * pin_pytest, _STARTUP_FILES, _STILL_EMPTY, _KIT * kit)
     script = "".join(parts)
     codes = {"NOT_READY": str(NOT_READY), "DISTURBED": str(DISTURBED), "MAX_TOLD": str(MAX_TOLD)}
-    return _filled(script, STAGED=staged, NAMES=" -o ".join(f"-name {name}" for name in _TOOLS), **codes)
+    names = " -o ".join(f"-name {name}" for name in _TOOLS)
+    return _filled(script, STAGED=staged, NAMES=names, PLACES=" ".join(_STARTUP_PLACES), **codes)
 
 
 def report_script(nonce: str, files: Mapping[str, int], folders: Mapping[PurePosixPath, int]) -> str:
