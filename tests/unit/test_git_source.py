@@ -87,6 +87,73 @@ async def test_bytes_are_those_of_the_repository(
     assert (found.path / "two" / "tests" / "crlf.txt").read_bytes() == b"a\r\nb\r\n"
 
 
+async def test_what_leads_git_elsewhere_is_not_inherited(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("DIR", "WORK_TREE", "INDEX_FILE", "OBJECT_DIRECTORY", "COMMON_DIR", "TEMPLATE_DIR", "NAMESPACE"):
+        monkeypatch.setenv(f"GIT_{name}", str(tmp_path / "elsewhere" / "deep"))
+    monkeypatch.setenv("GIT_CONFIG_PARAMETERS", "'core.autocrlf'='true' 'core.bare'='true'")
+    monkeypatch.setenv("GIT_CONFIG_COUNT", "2")
+    for number, name in enumerate(["core.worktree", "core.bare"]):
+        monkeypatch.setenv(f"GIT_CONFIG_KEY_{number}", name)
+        monkeypatch.setenv(f"GIT_CONFIG_VALUE_{number}", "true")
+    found = await checkout(str(repository), "main", tmp_path / "cache")
+
+    assert names(found.path) == ["one", "two"]
+    assert not (tmp_path / "elsewhere").exists()
+
+
+async def test_what_the_user_s_network_needs_is_inherited(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "settings").write_text(f'[url "{repository.parent}/"]\ninsteadOf = https://mirror.invalid/\n')
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "settings"))
+    found = await checkout("https://mirror.invalid/tasks.git", "main", tmp_path / "cache")
+
+    assert names(found.path) == ["one", "two"]
+
+
+async def test_a_pointer_in_the_place_of_a_file_is_refused_with_the_way_out(repository: Path, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    (work / "two" / "tests" / "data.bin").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\n")
+    git("add", ".", cwd=work)
+    git("commit", "-q", "-m", "pointer", cwd=work)
+    with pytest.raises(ConfigError, match=r"^'two/tests/data\.bin' of .* is a Git LFS pointer.*install git-lfs"):
+        await checkout(str(work), "main", tmp_path / "cache")
+
+    assert [names(folder) for folder in (tmp_path / "cache").iterdir()] == [[]]
+
+
+async def test_a_submodule_is_refused_with_the_way_out(repository: Path, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    git("update-index", "--add", "--cacheinfo", f"160000,{commit(repository, 'v1')},two/tests/lib", cwd=work)
+    git("commit", "-q", "-m", "submodule", cwd=work)
+    with pytest.raises(ConfigError, match=r"^'two/tests/lib' of .* is a submodule.*--recurse-submodules.*`path`"):
+        await checkout(str(work), "main", tmp_path / "cache")
+
+
+async def test_a_copy_is_for_all_who_may_use_the_cache(repository: Path, tmp_path: Path) -> None:
+    (tmp_path / "usual").mkdir()
+    found = await checkout(str(repository), "main", tmp_path / "cache")
+
+    assert found.path.stat().st_mode == (tmp_path / "usual").stat().st_mode
+
+
+async def test_a_cache_that_cannot_be_written_to_is_told(repository: Path, tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("")
+    with pytest.raises(ConfigError, match=r"tasks cannot be kept in .*--data-dir"):
+        await checkout(str(repository), "main", tmp_path / "cache")
+
+
+async def test_a_relative_path_is_one_from_the_working_directory(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = await checkout("./tasks.git", "main", tmp_path / "cache")
+
+    assert (found.url, found.commit) == (str(repository), commit(repository, "main"))
+
+
 async def test_a_commit_that_is_cached_needs_no_repository(repository: Path, tmp_path: Path) -> None:
     first = await checkout(str(repository), "main", tmp_path / "cache")
     await asyncio.to_thread(repository.rename, tmp_path / "gone.git")

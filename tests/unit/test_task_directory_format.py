@@ -2,6 +2,8 @@
 
 import errno
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -393,14 +395,14 @@ def test_the_checksum_follows_empty_folders_and_not_the_repository_of_the_task(t
 
 def unreadable(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As the permissions would make it for whoever is not root."""
-    scandir = os.scandir
+    for name in ("scandir", "listdir"):
+        monkeypatch.setattr(os, name, partial(refusing, getattr(os, name), folder))
 
-    def refusing(path: str) -> object:
-        if Path(path) == folder:
-            raise PermissionError(errno.EACCES, "Permission denied", path)
-        return scandir(path)
 
-    monkeypatch.setattr(os, "scandir", refusing)
+def refusing(call: Callable[[str], object], folder: Path, path: str) -> object:
+    if Path(path) == folder:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+    return call(path)
 
 
 async def test_a_folder_that_cannot_be_read_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -410,6 +412,12 @@ async def test_a_folder_that_cannot_be_read_is_refused_by_name(tmp_path: Path, m
         await load(tmp_path)
 
     assert str(caught.value) == "task/tests/hidden: Permission denied"
+
+
+def test_a_folder_of_tasks_that_cannot_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unreadable(tmp_path, monkeypatch)
+    with pytest.raises(ConfigError, match="cannot be read: Permission denied"):
+        find_tasks(tmp_path)
 
 
 async def test_a_folder_that_may_not_be_entered_is_refused_by_name(

@@ -14,16 +14,24 @@ from urllib.parse import urlsplit, urlunsplit
 
 from ....domain.errors import ConfigError
 from ...support.cleanup import finished_despite_cancel
+from .task_folder import first_lfs_pointer
 
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _REVISION = re.compile(r"[A-Za-z0-9_][\w./+-]*", re.ASCII)
 _OFFLINE = "clone it where there is a network, and give the folder as the benchmark parameter `path`"
+_SUBMODULE = "160000 "
 _BYTES_AS_STORED = (
     "core.autocrlf=false",
     "core.symlinks=true",
     "core.hooksPath=/dev/null",
     "advice.detachedHead=false",
 )
+_OF_ANOTHER_REPOSITORY = re.compile(
+    r"GIT_(DIR|COMMON_DIR|WORK_TREE|IMPLICIT_WORK_TREE|INDEX_FILE|OBJECT_DIRECTORY|ALTERNATE_OBJECT_DIRECTORIES"
+    r"|QUARANTINE_PATH|NAMESPACE|PREFIX|SHALLOW_FILE|GRAFT_FILE|REPLACE_REF_BASE|NO_REPLACE_OBJECTS|INTERNAL_.*"
+    r"|TEMPLATE_DIR|DEFAULT_HASH|ATTR_SOURCE|CONFIG|CONFIG_(COUNT|PARAMETERS|KEY_\d+|VALUE_\d+))"
+)
+"""Variables that lead git to other files, or give it settings for one command; those of the user's network stay."""
 _MAX_MESSAGE = 300
 
 
@@ -48,27 +56,61 @@ async def checkout(url: str, revision: str, cache: Path, *, limit_s: float = 180
     """The files of `revision` (a commit, tag or branch) below `cache`; a commit that is there needs no network.
 
     Safe beside other processes that fetch the same. The URL's credentials reach git through its environment only.
+    A relative path is one from the working directory.
 
     Raises:
-        ConfigError: no git, no such repository or revision, no network, or more than `limit_s` seconds.
+        ConfigError: no git, no such repository or revision, no network, or more than `limit_s` seconds; the revision
+            has submodules or files that are Git LFS pointers; `cache` cannot be written to.
     """
+    url = _located(url)
     shown = shown_url(url)
     if not _REVISION.fullmatch(revision) or url.startswith("-"):
         raise ConfigError(f"{revision!r} of {shown!r} is not a revision", hint="give a commit, a tag or a branch")
     home = cache / hashlib.sha256(shown.encode()).hexdigest()[:16]
     if _COMMIT.fullmatch(revision) and (home / revision).is_dir():
         return Checkout(home / revision, revision, shown)
-    home.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(prefix=".fetching-", dir=home))
+    work = _new_folder(home)
     try:
         async with asyncio.timeout(limit_s):
-            commit = await _fetch(_Git(url, shown, work), revision)
-        _publish(work, home / commit)
+            git = _Git(url, shown, work / "files")
+            commit = await _fetch(git, revision)
+            await _refuse_half(git, work / "files")
+        _publish(work / "files", home / commit)
         return Checkout(home / commit, commit, shown)
     except TimeoutError as exc:
         raise ConfigError(f"fetching {shown!r} took more than {limit_s:g} s", hint=_OFFLINE) from exc
     finally:
         await asyncio.to_thread(shutil.rmtree, work, ignore_errors=True)
+
+
+def _located(url: str) -> str:
+    """As git has it: what has a colon before its first slash is no path, but `host:path`."""
+    is_path = not url.startswith("-") and ":" not in url.partition("/")[0]
+    return str(Path(os.path.expanduser(url)).absolute()) if is_path else url
+
+
+def _new_folder(home: Path) -> Path:
+    # Only the outer folder is the user's own: what is published from it is for all who share the cache.
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(prefix=".fetching-", dir=home))
+        (work / "files").mkdir()
+    except OSError as exc:
+        what = f"tasks cannot be kept in {str(home)!r}: {exc.strerror}"
+        raise ConfigError(what, hint="give a folder that you may write to as --data-dir") from exc
+    return work
+
+
+async def _refuse_half(git: "_Git", files: Path) -> None:
+    listed = (await git.run("ls-files", "--stage", "-z")).split("\0")
+    submodule = next((line.partition("\t")[2] for line in listed if line.startswith(_SUBMODULE)), None)
+    if submodule is not None:
+        hint = "clone it with --recurse-submodules, and give the folder as the benchmark parameter `path`"
+        raise ConfigError(f"{submodule!r} of {git.shown!r} is a submodule, which is not fetched", hint=hint)
+    pointer = await asyncio.to_thread(first_lfs_pointer, files)
+    if pointer is not None:
+        what = f"{pointer!r} of {git.shown!r} is a Git LFS pointer, not the file"
+        raise ConfigError(what, hint="install git-lfs, run `git lfs install`, and then this again")
 
 
 async def _fetch(git: "_Git", revision: str) -> str:
@@ -92,12 +134,12 @@ def _publish(work: Path, target: Path) -> None:
 
 class _Git:
     def __init__(self, url: str, shown: str, work: Path) -> None:
-        self._url, self._shown, self._work = url, shown, work
+        self._url, self.shown, self._work = url, shown, work
 
     async def run(self, *arguments: str) -> str:
         code, output, errors = await self._run(arguments)
         if code:
-            raise ConfigError(f"git cannot get {self._shown!r}: {self._reason(errors)}", hint=_OFFLINE)
+            raise ConfigError(f"git cannot get {self.shown!r}: {self._reason(errors)}", hint=_OFFLINE)
         return output.strip()
 
     async def try_run(self, *arguments: str) -> str | None:
@@ -112,7 +154,7 @@ class _Git:
             code, commit, _ = await self._run(("rev-parse", "-q", "--verify", f"{revision}^{{commit}}"))
             if code == 0:
                 return commit.strip()
-        raise ConfigError(f"no revision {revision!r} in {self._shown!r}", hint="give a commit, a tag or a branch")
+        raise ConfigError(f"no revision {revision!r} in {self.shown!r}", hint="give a commit, a tag or a branch")
 
     async def _run(self, arguments: tuple[str, ...]) -> tuple[int, str, str]:
         settings = [part for setting in _BYTES_AS_STORED for part in ("-c", setting)]
@@ -138,7 +180,7 @@ class _Git:
         return process.returncode or 0, output.decode("utf-8", "replace"), errors.decode("utf-8", "replace")
 
     def _reason(self, errors: str) -> str:
-        lines = [line.strip() for line in errors.replace(self._url, self._shown).splitlines() if line.strip()]
+        lines = [line.strip() for line in errors.replace(self._url, self.shown).splitlines() if line.strip()]
         fatal = next(
             (line for line in lines if line.startswith(("fatal:", "error:"))), lines[-1] if lines else "failed"
         )
@@ -164,9 +206,7 @@ async def _killed(process: asyncio.subprocess.Process) -> None:
 
 
 def _environment(url: str) -> Mapping[str, str]:
-    inherited = {
-        key: value for key, value in os.environ.items() if not key.startswith("GIT_") or key.startswith("GIT_SSH")
-    }
+    inherited = {key: value for key, value in os.environ.items() if not _OF_ANOTHER_REPOSITORY.fullmatch(key)}
     return {
         "GIT_SSH_COMMAND": "ssh -o BatchMode=yes",
         **inherited,

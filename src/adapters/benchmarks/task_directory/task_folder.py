@@ -12,8 +12,7 @@ from .task_toml import TaskProblems, TaskToml, parse_task_toml
 
 _CANARY = re.compile(r"\s*(<!--.*canary.*-->|#.*canary.*)\s*", re.IGNORECASE)
 _MARKERS = ("task.toml", "instruction.md", "task.yaml")
-LFS_POINTER = b"version https://git-lfs.github.com/spec/"
-"""How a file begins that Git LFS has not put its content into."""
+_LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 COMPOSE_FILES = ("docker-compose.yaml", "docker-compose.yml", "compose.yaml", "compose.yml")
 
 
@@ -43,8 +42,15 @@ def find_tasks(path: Path) -> dict[str, Path]:
     """The task directories at `path` by their names, sorted: those in it, those in its `tasks/`, or itself.
 
     Raises:
-        ConfigError: no such folder, or no task in it.
+        ConfigError: no such folder, no task in it, or it cannot be read.
     """
+    try:
+        return _found_tasks(path)
+    except OSError as exc:
+        raise ConfigError(f"{exc.filename!r} cannot be read: {exc.strerror}") from exc
+
+
+def _found_tasks(path: Path) -> dict[str, Path]:
     if not path.is_dir():
         raise ConfigError(f"no folder {str(path)!r}", hint="give a folder of task directories as `path`")
     if (path / "task.toml").is_file():
@@ -145,11 +151,23 @@ def _file_problem(file: Path) -> str:
     if not file.is_file():
         return "neither a file, a folder nor a link"
     try:
-        with file.open("rb") as stream:
-            start = stream.read(len(LFS_POINTER))
+        is_pointer = _is_lfs_pointer(file)
     except OSError as exc:
         return str(exc.strerror)
-    return "a Git LFS pointer, not the file: run `git lfs pull` in its repository" if start == LFS_POINTER else ""
+    return "a Git LFS pointer, not the file: run `git lfs pull` in its repository" if is_pointer else ""
+
+
+def _is_lfs_pointer(file: Path) -> bool:
+    with file.open("rb") as stream:
+        return stream.read(len(_LFS_POINTER)) == _LFS_POINTER
+
+
+def first_lfs_pointer(path: Path) -> str | None:
+    """The relative path of a file below `path` that Git LFS has not put its content into."""
+    for name, file in _entries_below(path, _raised):
+        if file.is_file() and not file.is_symlink() and _is_lfs_pointer(file):
+            return name
+    return None
 
 
 def _inside(link: Path, root: Path) -> bool:
