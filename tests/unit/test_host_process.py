@@ -311,7 +311,7 @@ async def test_a_command_is_killed_at_once_while_copies_hold_their_threads(
 async def test_a_sandbox_is_removed_while_copies_of_another_hold_their_threads(
     environment: HostProcessEnvironment, sandbox: HostSandbox, held_copies: Callable[[], Awaitable[None]], base: Path
 ) -> None:
-    async with environment.open(SandboxSpec(), an_owner(attempt=2)):
+    async with asyncio.timeout(10), environment.open(SandboxSpec(), an_owner(attempt=2)):
         await held_copies()
 
     assert os.listdir(base) == [sandbox.id]

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from ...domain.sandbox import SweepSelector
 
+_UNKNOWN = "0"
+
 
 def this_host() -> str:
     """Machine and process namespace: a pid means the same process only within both."""
@@ -33,7 +35,7 @@ def process_alive(process: str) -> bool:
         return False
     except PermissionError:
         pass
-    return _start_time(int(pid)) == started
+    return _start_time(int(pid)) in (started, _UNKNOWN)  # /proc may hide the processes of others
 
 
 def selects(selector: SweepSelector, *, run_id: str, host: str, process: str, expires: datetime) -> bool:
@@ -49,5 +51,5 @@ def _start_time(pid: int) -> str:
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
-        return "0"
+        return _UNKNOWN
     return stat.rpartition(")")[2].split()[19]

@@ -43,8 +43,17 @@ while now && left=$((end - up)) && [ "$left" -gt 0 ]; do
 done
 """
 
+# A command may leave its output non-blocking and full: then the end line is refused until some of it has been read.
 _SUPERVISE = r"""ulimit -S -m "$2" 2>/dev/null
 exec 9>&2 2>/dev/null
+agentcompass_end() {
+    agentcompass_tries=0
+    until echo "$1"; do
+        [ "$agentcompass_tries" -lt 300 ] || return
+        agentcompass_tries=$((agentcompass_tries + 1))
+        sleep 0.02 || sleep 1
+    done
+}
 if [ "$3" = wait ]; then
     agentcompass_tries=0
     while read -r agentcompass_line </proc/1/cmdline; do
@@ -71,8 +80,8 @@ fi
 )
 set -- "$1:$?" "$5"
 [ -z "$2" ] || rm -rf "$2"
-echo "$1"
-echo "$1" >&9
+agentcompass_end "$1"
+agentcompass_end "$1" >&9
 """
 
 _KILL = r"""set -f
