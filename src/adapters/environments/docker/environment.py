@@ -86,7 +86,7 @@ class DockerParameters(AdapterParameters):
     start_timeout_s: float = Field(default=300, gt=0, le=LONGEST_TIMEOUT_S, json_schema_extra={"identity": False})
     """Limit of creating and starting one container, without pulls and builds."""
     start_tries: int = Field(default=4, ge=1, json_schema_extra={"identity": False})
-    """Tries of a pull, and of a start, that failed for a passing reason."""
+    """Tries of a pull, of a build and of a start that failed for a passing reason."""
     call_timeout_s: float = Field(default=120, gt=0, le=LONGEST_TIMEOUT_S, json_schema_extra={"identity": False})
     """How long the engine may take to answer one call. Commands, pulls and builds have limits of their own."""
 
