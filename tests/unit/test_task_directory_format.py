@@ -494,6 +494,21 @@ async def test_limits_can_be_replaced_and_multiplied_and_keep_the_name_that_sets
     assert doubled.budgets.names["agent"] == "agent_timeout_s x timeout_multiplier"
 
 
+async def test_the_limits_around_the_agent_are_called_by_the_setting_that_raises_them(tmp_path: Path) -> None:
+    check = '[environment.healthcheck]\ncommand = "x"\nretries = 1\ninterval_sec = 1.0\ntimeout_sec = 4.0\n'
+    hook = '[[verifier.collect]]\ncommand = "x"\ntimeout_sec = 50.0\n'
+    write_task(tmp_path / "plain", "task")
+    write_task(tmp_path / "more", "task", toml=TASK_TOML + check + hook)
+    (plain,) = await load(tmp_path / "plain")
+    (more,) = await load(tmp_path / "more", timeout_multiplier=2)
+
+    assert (plain.budgets.prepare_s, plain.budgets.collect_s) == (300, 300)
+    assert {plain.budgets.name(stage) for stage in ("prepare", "collect")} == {"300 s x timeout_multiplier"}
+    assert (more.budgets.prepare_s, more.budgets.collect_s) == (2 * (300 + 2 * (1 + 4)), 2 * (300 + 50))
+    assert more.budgets.name("prepare") == "(300 s + environment.healthcheck) x timeout_multiplier"
+    assert more.budgets.name("collect") == "(300 s + verifier.collect) x timeout_multiplier"
+
+
 async def test_dates_and_odd_numbers_of_metadata_become_text(tmp_path: Path) -> None:
     extra = "day = 2025-01-02\nrate = nan\nlist = [{ at = 10:00:00 }]\n"
     write_task(tmp_path, "task", toml=TASK_TOML.replace("[metadata]\n", f"[metadata]\n{extra}"))

@@ -40,6 +40,7 @@ MOST_TEST_RUNS = 2
 """They run again where the first run was disturbed."""
 _SETUP_LIMIT_S = 60.0
 # The output goes by way of a file, so that a service which the solution leaves running can go on writing.
+_TRANSFERS_S = 300.0
 _SOLVE = """R="${AGENTCOMPASS_ROOT:-}"
 [ -x "$R/solution/solve.sh" ] || chmod a+x "$R/solution/solve.sh" 2>/dev/null
 [ -d "$R/logs/agent" ] || mkdir -p "$R/logs/agent" 2>/dev/null
@@ -75,7 +76,7 @@ class TaskDirectoryParameters(Parameters):
     )
     """Pull or build, and start: instead of every task's environment.build_timeout_sec."""
     timeout_multiplier: float = Field(default=1, gt=0, le=1000, allow_inf_nan=False)
-    """Multiplies the limits of agent, verifier and start."""
+    """Multiplies the limits of all stages; in the grade that of the tests."""
     variables: dict[str, str] = Field(default_factory=dict)
     """What ${NAME} means in the tasks' env tables; the runner's own environment is never looked at. No secrets."""
 
@@ -353,6 +354,13 @@ def _verifier_limit(folder: TaskFolder, parameters: TaskDirectoryParameters) -> 
     return _scaled(parameters.verifier_timeout_s, "verifier_timeout_s", upstream, "verifier.timeout_sec", parameters)
 
 
+def _multiplied(task_s: float, task_name: str, parameters: TaskDirectoryParameters) -> tuple[float, str]:
+    """The limit of a stage that has none in task.toml: a fixed time, and what the task asks for beside it."""
+    name = f"({_TRANSFERS_S:g} s + {task_name})" if task_s else f"{_TRANSFERS_S:g} s"
+    limit_s = (_TRANSFERS_S + task_s) * parameters.timeout_multiplier
+    return min(limit_s, LONGEST_TIMEOUT_S), f"{name} x timeout_multiplier"
+
+
 def _budgets(folder: TaskFolder, parameters: TaskDirectoryParameters) -> StageBudgets:
     config = folder.config
     start_s, start = _start_limit(folder, parameters)
@@ -363,16 +371,19 @@ def _budgets(folder: TaskFolder, parameters: TaskDirectoryParameters) -> StageBu
     tests_s, tests = _verifier_limit(folder, parameters)
     around_s = GRADE_TRANSFERS_S + KEEP_LIMIT_S
     check, hooks = config.environment.healthcheck, config.verifier.collect
+    prepare_s, prepare = _multiplied(check.longest_s if check else 0, "environment.healthcheck", parameters)
+    collect_s, collect = _multiplied(sum(hook.timeout_sec for hook in hooks), "verifier.collect", parameters)
     return StageBudgets(
         start_s=start_s,
-        prepare_s=300 + (check.longest_s if check else 0),
+        prepare_s=prepare_s,
         agent_s=agent_s,
-        collect_s=300 + sum(hook.timeout_sec for hook in hooks),
+        collect_s=collect_s,
         grade_s=MOST_TEST_RUNS * tests_s + around_s,
         names={
             "start": start,
-            "prepare": "environment.healthcheck" if check else "prepare_s",
+            "prepare": prepare,
             "agent": agent,
+            "collect": collect,
             "grade": f"{tests} x {MOST_TEST_RUNS} + {around_s:g} s for transfers",
         },
     )
