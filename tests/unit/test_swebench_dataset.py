@@ -144,6 +144,21 @@ async def test_a_copy_that_is_there_needs_no_network(tmp_path: Path, hub: Hub) -
     assert hub.asked == []
 
 
+async def test_a_copy_is_for_all_who_may_use_the_data_folder(tmp_path: Path, hub: Hub) -> None:
+    (tmp_path / "usual").mkdir()
+    (tmp_path / "usual" / "file").write_text("")
+    await found(tmp_path / "data")
+    usual = {path.stat().st_mode for path in (tmp_path / "usual", tmp_path / "usual" / "file")}
+
+    assert {path.stat().st_mode for path in (tmp_path / "data").rglob("*")} == usual
+
+
+async def test_a_data_folder_that_cannot_be_written_to_is_told(tmp_path: Path, hub: Hub) -> None:
+    (tmp_path / "data").write_text("")
+
+    assert "cannot be kept in" in str(await refusal(tmp_path / "data"))
+
+
 async def test_a_tag_or_branch_is_asked_for_each_time(tmp_path: Path, hub: Hub) -> None:
     first = await found(tmp_path, revision="v1")
     hub.revisions["v1"] = SECOND

@@ -37,7 +37,8 @@ async def find_dataset(parameters: SweBenchParameters, own: str, data_dir: Path)
     `data_dir` unless a tag or branch is asked for.
 
     Raises:
-        ConfigError: no such file, data set, revision or split; no network; the hub's package is not installed.
+        ConfigError: no such file, data set, revision or split; no network; the hub's package is not installed;
+            `data_dir` cannot be written to.
     """
     name = parameters.dataset or own
     if name.endswith(SUFFIXES) or name.startswith((".", "/", "~")):
@@ -59,6 +60,14 @@ def _local(path: Path, parameters: SweBenchParameters) -> DataSet:
 
 
 def _of_hub(name: str, parameters: SweBenchParameters, home: Path) -> DataSet:
+    try:
+        return _kept_or_fetched(name, parameters, home)
+    except OSError as exc:
+        what = f"the data set {name!r} cannot be kept in {str(home)!r}: {exc.strerror}"
+        raise ConfigError(what, hint="give a folder that you may write to as --data-dir") from exc
+
+
+def _kept_or_fetched(name: str, parameters: SweBenchParameters, home: Path) -> DataSet:
     split, revision = parameters.split, parameters.revision
     newest = home / f"{split}.commit"
     commit = _kept_commit(newest, revision)
@@ -78,9 +87,11 @@ def _kept_commit(newest: Path, revision: str | None) -> str | None:
 
 
 def _write_whole(path: Path, text: str) -> None:
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".", delete=False) as file:
-        file.write(text)
-    os.replace(file.name, path)
+    # A temporary file itself would be the user's own; what is kept is for all who share the folder.
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".") as folder:
+        file = Path(folder, path.name)
+        file.write_text(text)
+        file.replace(path)
 
 
 def _sha256(files: Iterable[Path]) -> str:
