@@ -15,7 +15,7 @@ from agentcompass.adapters.environments.docker.container import DockerContainer
 from agentcompass.adapters.environments.docker.engine import DockerEngine
 from agentcompass.adapters.environments.docker.images import DockerImage
 from agentcompass.adapters.environments.docker.sandbox import DockerSandbox
-from agentcompass.domain.errors import SandboxFailed
+from agentcompass.domain.errors import SandboxFailed, SandboxLost
 from agentcompass.domain.sandbox import SandboxSpec
 from agentcompass.testing.environment import an_owner, sh
 from docker_fakes import FakeEngine, Ran, Request, serving
@@ -23,6 +23,7 @@ from docker_fakes import FakeEngine, Ran, Request, serving
 ARCHIVE = "/containers/[^/]+/archive"
 STAT = base64.b64encode(json.dumps({"mode": 0o644, "size": 1 << 20}).encode()).decode()
 FILE = PurePosixPath("/file")
+SPEC = SandboxSpec(image="image", timeout=600)
 
 
 @pytest.fixture
@@ -39,12 +40,16 @@ async def engine(fake: FakeEngine) -> AsyncIterator[DockerEngine]:
 
 
 @pytest.fixture
-def sandbox(engine: DockerEngine) -> DockerSandbox:
-    spec = SandboxSpec(image="image", timeout=600)
-    image = DockerImage("image", "sha256:1", "sha256:1", "linux/amd64", "/", "nobody", ())
-    container = DockerContainer(spec, an_owner())
+def container() -> DockerContainer:
+    container = DockerContainer(SPEC, an_owner())
     container.started_at = time.monotonic()
-    return DockerSandbox(engine, container, "id", image, spec)
+    return container
+
+
+@pytest.fixture
+def sandbox(engine: DockerEngine, container: DockerContainer) -> DockerSandbox:
+    image = DockerImage("image", "sha256:1", "sha256:1", "linux/amd64", "/", "nobody", ())
+    return DockerSandbox(engine, container, "id", image, SPEC)
 
 
 class Held:
@@ -59,6 +64,11 @@ class Held:
         self.begun.set()
         if request.wait_for_close(20):
             self.let_go.set()
+
+    def start(self, request: Request) -> None:
+        request.body()
+        request.begin()
+        self.upload(request)
 
     def upload(self, request: Request) -> None:
         self.begun.set()
@@ -178,3 +188,26 @@ async def test_a_command_whose_stream_was_lost_is_killed(fake: FakeEngine, sandb
         await sandbox.exec(sh("echo lost"))
 
     assert any("AGENTCOMPASS_EXEC=" in word for words in fake.executed[1:] for word in words)
+
+
+async def test_a_container_that_is_just_ending_names_the_lifetime_that_is_over(
+    fake: FakeEngine, sandbox: DockerSandbox, container: DockerContainer
+) -> None:
+    container.started_at -= 600
+    said = {"message": "Container id is not running"}
+    fake.on("POST /containers/id/exec", lambda request: (request.body(), request.say(said, 409)))
+
+    with pytest.raises(SandboxLost, match=r"lifetime \(timeout\) of 600 s is over"):
+        await sandbox.exec(sh("true"))
+
+
+async def test_a_cancelled_helper_lets_its_connection_go(fake: FakeEngine, sandbox: DockerSandbox) -> None:
+    held = Held()
+    fake.on("POST /exec/.*/start", held.start)
+    killing = asyncio.create_task(sandbox.kill_processes())
+    await _begun(held)
+    killing.cancel()
+    await asyncio.wait({killing}, timeout=5)
+
+    assert killing.cancelled()
+    assert await asyncio.to_thread(held.let_go.wait, 2)

@@ -162,11 +162,14 @@ class DockerSandbox:
     async def _helper(self, argv: Sequence[str], user: str = ROOT) -> DockerExec:
         run = DockerExec(self._id, argv, mark=Mark(), env={}, user=user, max_output_bytes=_HELPER_OUTPUT_BYTES)
         work = self._engine.long_call(run.run)
+        work.add_done_callback(exception_seen)
         with self._engine.watched(run.stream):
-            ended = await _ended_within(work, run, _HELPER_LIMIT_S)
+            try:
+                ended = await _ended_within(work, run, _HELPER_LIMIT_S)
+            finally:
+                if not work.done():
+                    run.stream.cut()
         if not ended:
-            run.stream.cut()
-            work.add_done_callback(exception_seen)
             raise SandboxFailed(f"the engine did not run a helper within {_HELPER_LIMIT_S} s")
         if (error := work.exception()) is not None:
             raise await self._error(error, "exec") from error
@@ -211,7 +214,7 @@ class DockerSandbox:
             raise error
         lost = await self._why_lost()
         if lost is None and any(phrase in explanation(error).lower() for phrase in _GONE):
-            lost = f"{self._name()} is ending"
+            lost = f"{self._name()} is ending: {self._ended_lifetime() or 'the engine does not say why yet'}"
         return SandboxLost(f"{doing}: {lost}") if lost else use_error(error, doing)
 
     async def _why_lost(self) -> str | None:
@@ -232,8 +235,8 @@ class DockerSandbox:
         return f"{self._name()} has stopped: {self._past(client)}"
 
     def _past(self, client: APIClient) -> str:
-        if time.monotonic() >= self._container.started_at + self._spec.timeout - 1:
-            return f"its lifetime (timeout) of {self._spec.timeout:g} s is over"
+        if (over := self._ended_lifetime()) is not None:
+            return over
         now = int(time.time())
         since = now - int(time.monotonic() - self._container.started_at) - 5
         past = client.events(since=since, until=now + 1, filters={"container": self._id}, decode=True)
@@ -244,6 +247,10 @@ class DockerSandbox:
         code = (events.get("die") or {}).get("Actor", {}).get("Attributes", {}).get("exitCode")
         killed = "it was killed or removed from outside" if "kill" in events or code is None else "it ended"
         return killed + (f", exit code {code}" if code else "") + self._platform_hint(client)
+
+    def _ended_lifetime(self) -> str | None:
+        over = time.monotonic() >= self._container.started_at + self._spec.timeout - 1
+        return f"its lifetime (timeout) of {self._spec.timeout:g} s is over" if over else None
 
     def _platform_hint(self, client: APIClient) -> str:
         version = client.version()
