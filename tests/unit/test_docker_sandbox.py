@@ -211,3 +211,26 @@ async def test_a_cancelled_helper_lets_its_connection_go(fake: FakeEngine, sandb
 
     assert killing.cancelled()
     assert await asyncio.to_thread(held.let_go.wait, 2)
+
+
+async def test_a_command_whose_lost_stream_is_being_explained_is_killed_by_a_cancellation(
+    fake: FakeEngine, sandbox: DockerSandbox
+) -> None:
+    asking, hold = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def ran(words: list[str]) -> Ran:
+        if words[2].startswith("exit "):
+            loop.call_soon_threadsafe(asking.set)
+            return Ran(hold=hold)
+        return Ran(marked=False, running="echo lost" in words, code=None if "echo lost" in words else 0)
+
+    fake.commands = ran
+    running = asyncio.create_task(sandbox.exec(sh("echo lost")))
+    await asyncio.wait_for(asking.wait(), 10)
+    running.cancel()
+    await asyncio.wait({running}, timeout=10)
+    hold.set()
+
+    assert running.cancelled()
+    assert any("AGENTCOMPASS_EXEC=" in word for words in fake.executed[1:] for word in words)

@@ -135,17 +135,20 @@ class DockerSandbox:
                 if not await _ended_within(work, run, limit_s):
                     await self._kill(run, work, folder)
                     return True
+                await self._check_end(run, work, folder)
             except asyncio.CancelledError:
                 with suppress(TimeoutError):  # the cancellation outranks it
                     await finished_despite_cancel(quietly(self._kill(run, work, folder)), KILL_LIMIT_S)
                 raise
-            if (error := work.exception()) is not None:
-                if run.started_at is not None:
-                    await quietly(self._kill(run, work, folder))
-                raise await self._error(error, "exec") from error
-            if not run.ended_by_marker:
-                await self._explain_missing_end(run, work, folder)
         return False
+
+    async def _check_end(self, run: DockerExec, work: "asyncio.Future[None]", folder: str) -> None:
+        if (error := work.exception()) is not None:
+            if run.started_at is not None:
+                await quietly(self._kill(run, work, folder))
+            raise await self._error(error, "exec") from error
+        if not run.ended_by_marker:
+            await self._explain_missing_end(run, work, folder)
 
     async def _kill(self, run: DockerExec, work: "asyncio.Future[None]", folder: str) -> None:
         run.abandoned = True
