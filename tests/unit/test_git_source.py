@@ -132,6 +132,17 @@ async def test_a_submodule_is_refused_with_the_way_out(repository: Path, tmp_pat
         await checkout(str(work), "main", tmp_path / "cache")
 
 
+async def test_what_is_missing_outside_of_the_tasks_is_no_matter(repository: Path, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    (work / "picture.png").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\n")
+    git("add", ".", cwd=work)
+    git("update-index", "--add", "--cacheinfo", f"160000,{commit(repository, 'v1')},tools", cwd=work)
+    git("commit", "-q", "-m", "beside the tasks", cwd=work)
+    found = await checkout(str(work), "main", tmp_path / "cache")
+
+    assert (found.path / "two" / "task.toml").is_file()
+
+
 async def test_a_copy_is_for_all_who_may_use_the_cache(repository: Path, tmp_path: Path) -> None:
     (tmp_path / "usual").mkdir()
     found = await checkout(str(repository), "main", tmp_path / "cache")

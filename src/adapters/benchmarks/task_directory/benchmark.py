@@ -355,9 +355,9 @@ def _verifier_limit(folder: TaskFolder, parameters: TaskDirectoryParameters) -> 
 
 
 def _multiplied(task_s: float, task_name: str, parameters: TaskDirectoryParameters) -> tuple[float, str]:
-    """The limit of a stage that has none in task.toml: a fixed time, and what the task asks for beside it."""
+    """The limit of a stage that has none in task.toml: a fixed time, never shortened, and what the task asks for."""
     name = f"({_TRANSFERS_S:g} s + {task_name})" if task_s else f"{_TRANSFERS_S:g} s"
-    limit_s = (_TRANSFERS_S + task_s) * parameters.timeout_multiplier
+    limit_s = (_TRANSFERS_S + task_s) * max(parameters.timeout_multiplier, 1)
     return min(limit_s, LONGEST_TIMEOUT_S), f"{name} x timeout_multiplier"
 
 

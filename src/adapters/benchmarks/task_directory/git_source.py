@@ -14,7 +14,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from ....domain.errors import ConfigError
 from ...support.cleanup import finished_despite_cancel
-from .task_folder import first_lfs_pointer
+from .task_folder import first_lfs_pointer, is_of_a_task
 
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _REVISION = re.compile(r"[A-Za-z0-9_][\w./+-]*", re.ASCII)
@@ -60,7 +60,7 @@ async def checkout(url: str, revision: str, cache: Path, *, limit_s: float = 180
 
     Raises:
         ConfigError: no git, no such repository or revision, no network, or more than `limit_s` seconds; the revision
-            has submodules or files that are Git LFS pointers; `cache` cannot be written to.
+            has tasks with submodules or files that are Git LFS pointers; `cache` cannot be written to.
     """
     url = _located(url)
     shown = shown_url(url)
@@ -103,7 +103,8 @@ def _new_folder(home: Path) -> Path:
 
 async def _refuse_half(git: "_Git", files: Path) -> None:
     listed = (await git.run("ls-files", "--stage", "-z")).split("\0")
-    submodule = next((line.partition("\t")[2] for line in listed if line.startswith(_SUBMODULE)), None)
+    submodules = (line.partition("\t")[2] for line in listed if line.startswith(_SUBMODULE))
+    submodule = next((name for name in submodules if is_of_a_task(name, files)), None)
     if submodule is not None:
         hint = "clone it with --recurse-submodules, and give the folder as the benchmark parameter `path`"
         raise ConfigError(f"{submodule!r} of {git.shown!r} is a submodule, which is not fetched", hint=hint)

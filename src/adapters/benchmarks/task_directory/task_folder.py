@@ -5,7 +5,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from ....domain.errors import ConfigError
 from .task_toml import TaskProblems, TaskToml, parse_task_toml
@@ -162,10 +162,15 @@ def _is_lfs_pointer(file: Path) -> bool:
         return stream.read(len(_LFS_POINTER)) == _LFS_POINTER
 
 
+def is_of_a_task(path: str, root: Path) -> bool:
+    """Whether `path` below `root` is in a task directory."""
+    return any((root / folder / "task.toml").is_file() for folder in PurePosixPath(path).parents)
+
+
 def first_lfs_pointer(path: Path) -> str | None:
-    """The relative path of a file below `path` that Git LFS has not put its content into."""
+    """The relative path of a task's file below `path` that Git LFS has not put its content into."""
     for name, file in _entries_below(path, _raised):
-        if file.is_file() and not file.is_symlink() and _is_lfs_pointer(file):
+        if file.is_file() and not file.is_symlink() and is_of_a_task(name, path) and _is_lfs_pointer(file):
             return name
     return None
 
