@@ -4,6 +4,7 @@ import asyncio
 import tarfile
 import time
 from collections.abc import Awaitable, Sequence
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
@@ -134,7 +135,8 @@ class ModalSandbox:
                     await self._kill(run, work, folder)
                     return True
             except asyncio.CancelledError:
-                await finished_despite_cancel(quietly(self._kill(run, work, folder)), KILL_LIMIT_S)
+                with suppress(TimeoutError):
+                    await finished_despite_cancel(quietly(self._kill(run, work, folder)), KILL_LIMIT_S)
                 raise
             if (error := work.exception()) is not None:
                 raise await self._error(error, "exec") from error
