@@ -11,7 +11,8 @@ from ..domain.errors import AgentCompassError, ConfigError
 from ..domain.ports import Environment
 from ..domain.sandbox import Check, SweepSelector, SweptSandbox
 from .catalog import Catalog, Kind
-from .settings import load_environment
+from .preflight import refuse_unready
+from .settings import Flags, load_environment
 
 
 def checks(names: Sequence[str], config: Sequence[Path]) -> Mapping[str, list[Check]]:
@@ -21,17 +22,22 @@ def checks(names: Sequence[str], config: Sequence[Path]) -> Mapping[str, list[Ch
     return asyncio.run(_checks({name: _opened(name, config, catalog) for name in chosen}))
 
 
-def swept(name: str | None, run_id: str | None, config: Sequence[Path]) -> list[SweptSandbox]:
-    """Stop what dead runs left behind, in one environment or in all that can be reached."""
+def swept(
+    name: str | None, run_id: str | None, config: Sequence[Path], params: str | None = None
+) -> list[SweptSandbox]:
+    """Stop what dead runs left behind, in one environment (by its `params`) or in all that can be reached."""
+    if params is not None and name is None:
+        raise ConfigError("--env-params are those of one environment", hint="name it with --env")
     catalog = Catalog()
     chosen = [name] if name else catalog.names(Kind.ENVIRONMENTS)
     selector = SweepSelector(run_id=run_id, host=this_host(), now=datetime.now(UTC))
-    environments = [_opened(each, config, catalog) for each in chosen]
+    environments = [_opened(each, config, catalog, params) for each in chosen]
     return asyncio.run(_swept(environments, selector, is_asked_for=name is not None))
 
 
-def _opened(name: str, config: Sequence[Path], catalog: Catalog) -> Environment:
-    parameters = load_environment(name, config=config, environ=os.environ, catalog=catalog)
+def _opened(name: str, config: Sequence[Path], catalog: Catalog, params: str | None = None) -> Environment:
+    flags = Flags(environment_params=params)
+    parameters = load_environment(name, config=config, flags=flags, environ=os.environ, catalog=catalog)
     environment: Environment = catalog.load(Kind.ENVIRONMENTS, name)(parameters)
     return environment
 
@@ -55,7 +61,11 @@ async def _swept(
     stopped: list[SweptSandbox] = []
     for environment in environments:
         try:
+            await refuse_unready(environment)
             stopped += await environment.sweep(selector)
+        except ConfigError:
+            if is_asked_for:
+                raise
         except AgentCompassError as exc:
             if is_asked_for:
                 raise ConfigError(f"environment {environment.name!r}: {exc.message}", hint=exc.hint) from exc

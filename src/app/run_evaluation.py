@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from .identity import identity
 from .interrupts import Interrupts
 from .preflight import refuse_unready
 from .specs import SpecResolver
+from .sweep import dead_runs_swept
 from .versions import versions
 
 log = structlog.get_logger()
@@ -166,11 +168,15 @@ class RunEvaluation:
         plan = planned(tasks, request.k, self._tally.has_graded)
         runner = AttemptRunner(self._attempt_ports())
         try:
-            async with asyncio.TaskGroup() as group:
+            async with self._swept(selected - kept), asyncio.TaskGroup() as group:
                 for _ in range(min(request.task_concurrency, selected - kept)):
                     self._workers.append(group.create_task(self._work(plan, runner)))
         except BaseExceptionGroup as exc:  # several workers may fail alike, of one full disk
             raise exc.exceptions[0] from None
+
+    def _swept(self, left: int) -> AbstractAsyncContextManager[None]:
+        needed = left and needs_sandbox(self._ports.harness, self._ports.benchmark)
+        return dead_runs_swept(self._ports.environment) if needed else nullcontext()
 
     async def _work(self, plan: Iterator[tuple[Task, AttemptKey]], runner: AttemptRunner) -> None:
         while not self._interrupts.soft and (item := next(plan, None)) is not None:

@@ -26,6 +26,14 @@ def _text_of_count(value: object) -> object:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
+def _image_name(name: str) -> str:
+    if not name or any(character.isspace() for character in name):
+        raise ValueError(f"{name!r} is no name of an image, as in 'debian:12'")
+    return name
+
+
+ImageName = Annotated[str, AfterValidator(_image_name)]
+"""As the registry, or the provider, knows it."""
 Variables = Annotated[dict[str, str], AfterValidator(_settable)]
 """Environment variables that can be set."""
 Gpu = Annotated[str, BeforeValidator(_text_of_count, json_schema_input_type=str | int)]
@@ -50,7 +58,7 @@ class ImageBuild(Value):
 class SandboxSpec(Value):
     """One sandbox, wholly described. The names are those of the settings, so that layers merge by key."""
 
-    image: str | None = None
+    image: ImageName | None = None
     """Registry image; None where the environment runs without one or builds one."""
     named_image: str | None = None
     """An image published under a name at the provider (Modal)."""

@@ -46,10 +46,11 @@ class Story:
         self.files_before = {task: self._file(task) for task in self.scored_before}
         self.left = self.cut.containers(client)
         self._next_count()
+        self.cleanup = self._cleanup(self.cut)
+        self.left_after_cleanup = self.cut.containers(client)
         with self._started(self.whole) as running:
             running.until(lambda: self.whole.containers(client), "container of the undisturbed run")
-            self.cleanup, self.cleanup_of_the_live = self._cleanup(self.cut), self._cleanup(self.whole)
-            self.left_after_cleanup = self.cut.containers(client)
+            self.cleanup_of_the_live = self._cleanup(self.whole)
             self.whole_ended = running.ended()
         self._next_count()
         with self._started(self.cut) as running:

@@ -36,7 +36,14 @@ from agentcompass.domain.model import NO_USAGE, Message, ModelEndpoint, ModelReq
 from agentcompass.domain.naming import sandbox_name
 from agentcompass.domain.redaction import Redactor
 from agentcompass.domain.run import RunRequest
-from agentcompass.domain.sandbox import LONGEST_TIMEOUT_S, Check, SandboxOwner, SandboxSpec
+from agentcompass.domain.sandbox import (
+    LONGEST_TIMEOUT_S,
+    Check,
+    SandboxOwner,
+    SandboxSpec,
+    SweepSelector,
+    SweptSandbox,
+)
 from agentcompass.domain.task import Grade, GradingMode, StageBudgets, Submission, Task, TaskSelection
 from agentcompass.testing.fakes import (
     FakeBenchmark,
@@ -442,6 +449,26 @@ async def test_a_resume_keeps_scored_attempts_and_runs_the_errored_ones() -> Non
     assert world.harness.runs == runs + 1
     assert second.summary.counts.correct == 3
     assert [t.failure.kind for t in world.store.records[AttemptKey(task_id="task-2", attempt=1)].tries] == ["ModelBusy"]
+
+
+class Sweeping(FakeEnvironment):
+    """Counts how often it was swept."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sweeps = 0
+
+    async def sweep(self, selector: SweepSelector) -> list[SweptSandbox]:
+        self.sweeps += 1
+        return []
+
+
+async def test_a_start_that_has_work_sweeps_once_what_dead_runs_left() -> None:
+    world = World(environment=Sweeping())
+    await world.start()
+    await world.start()
+
+    assert world.environment.sweeps == 1
 
 
 async def test_a_resume_of_a_finished_run_starts_nothing() -> None:

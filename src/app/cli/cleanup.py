@@ -12,11 +12,13 @@ RunId = Annotated[str | None, typer.Option("--run-id", metavar="ID", help="Only 
 
 
 @app.command("cleanup")
-def cleanup(env: Env = None, run_id: RunId = None, config: options.Config = None) -> None:
+def cleanup(
+    env: Env = None, run_id: RunId = None, env_params: options.EnvironmentParams = None, config: options.Config = None
+) -> None:
     """Stop sandboxes that dead runs left behind; those of live runs are not touched."""
     from ..maintenance import swept
 
-    stopped = swept(env, run_id, config or [])
+    stopped = swept(env, run_id, config or [], env_params)
     for sandbox in stopped:
         outcome = f"NOT stopped: {sandbox.error}" if sandbox.error else "stopped"
         typer.echo(f"{sandbox.environment}: {sandbox.id} (run {sandbox.run_id}, task {sandbox.task_id}): {outcome}")

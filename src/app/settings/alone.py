@@ -22,11 +22,14 @@ class BenchmarkSettings:
     data_dir: Path
 
 
-def load_environment(name: str, *, config: Sequence[Path], environ: Mapping[str, str], catalog: Catalog) -> Parameters:
+def load_environment(
+    name: str, *, config: Sequence[Path], flags: Flags, environ: Mapping[str, str], catalog: Catalog
+) -> Parameters:
     """The parameters of an environment. Raises ConfigError as a run would."""
-    layers = base_layers(config, environ, catalog)
+    path = (Kind.ENVIRONMENTS.value, name)
+    layers = [*base_layers(config, environ, catalog), params_flag(flags, "environment_params", path)]
     model = section_model(Kind.ENVIRONMENTS, catalog.load(Kind.ENVIRONMENTS, name))
-    parameters = needed_section((Kind.ENVIRONMENTS.value, name), layers, model).parameters
+    parameters = needed_section(path, layers, model).parameters
     assert isinstance(parameters, Parameters)
     return parameters
 

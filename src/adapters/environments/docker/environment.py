@@ -22,6 +22,7 @@ from ....domain.sandbox import (
     Check,
     Gpu,
     ImageBuild,
+    ImageName,
     Network,
     SandboxOwner,
     SandboxSpec,
@@ -51,7 +52,7 @@ _LITTLE_DISK = 5 * 10**9
 class DockerParameters(AdapterParameters):
     """Containers of a Docker engine: local, remote, Docker Desktop, colima, rootless or podman's."""
 
-    image: str | None = None
+    image: ImageName | None = None
     """Image to use in place of the one that the recipe chooses."""
     build: ImageBuild | None = None
     """Image to be built (`{"context": FOLDER, "dockerfile": NAME, "timeout_s": N}`) where none is named."""

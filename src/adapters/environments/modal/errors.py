@@ -12,6 +12,7 @@ from ....domain.errors import AgentCompassError, ConfigError, SandboxBusy, Sandb
 FAILURES = (modal.Error, GRPCError, ProtocolError, H2Error, StreamTerminatedError, OSError, TimeoutError)
 """What a call of the SDK may raise because of the provider or the network."""
 
+_OUTAGE = "Modal or the network is out of order; once it is well, the same command resumes the run"
 _Kind = Callable[..., AgentCompassError]
 _error = modal.exception
 
@@ -64,7 +65,7 @@ def start_error(error: BaseException, doing: str) -> AgentCompassError:
     for rule in _RULES:
         if isinstance(error, rule.errors) and (not rule.phrases or any(each in lowered for each in rule.phrases)):
             return rule.kind(f"{doing}: {said}", hint=rule.hint)
-    return SandboxBusy(f"{doing}: {said}")
+    return SandboxBusy(f"{doing}: {type(error).__name__}: {said}", hint=_OUTAGE)
 
 
 def use_error(error: BaseException, doing: str) -> SandboxFailed:

@@ -32,7 +32,7 @@ STOP_LIMIT_S = 120.0
 _START_SLACK_S = 1800
 _TERMINATE_TRIES, _TERMINATE_TOTAL_S, _TERMINATE_CALL_S = 5, 60.0, 20.0
 _UNFINISHED_LIMIT_S = 25.0
-_ANSWER_TRY_S, _ANSWER_BYTES = 300.0, 64 * 1024
+_ANSWER_TRIES, _ANSWER_TRY_S, _ANSWER_BYTES = 4, 300.0, 64 * 1024
 _LOOKS_AFTER_S = (0.0, 1.0)
 """Modal may see a command fail a moment before it sees the sandbox's end."""
 _NO_SHELL = (126, 127)
@@ -160,7 +160,7 @@ class ModalLaunch:
         return datetime.now(UTC) + timedelta(seconds=self._lifetime_s + _START_SLACK_S)
 
     async def _first_answer(self, sandbox: modal.Sandbox) -> FirstAnswer:
-        retry = retrying("modal.answer", tries=self._parameters.start_tries, total_s=self._parameters.start_timeout_s)
+        retry = retrying("modal.answer", tries=_ANSWER_TRIES, total_s=self._parameters.start_timeout_s)
         answer: FirstAnswer = await retry(self._answer, sandbox)
         return answer
 

@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 from pydantic.config import JsonDict
 
-from ....domain.sandbox import ImageBuild, Network
+from ....domain.sandbox import ImageBuild, ImageName, Network
 from ....domain.value import Parameters
 
 LONGEST_LIFETIME_S = 24 * 3600
@@ -61,7 +61,7 @@ class ModalParameters(Parameters):
     """The Modal App that holds the sandboxes; made if missing."""
     environment_name: ObjectName | None = Field(default=None, json_schema_extra=_KEEPS_IDENTITY)
     """The Modal Environment of that App; None is MODAL_ENVIRONMENT, then the workspace's default."""
-    image: str | None = None
+    image: ImageName | None = None
     """Registry image to use in place of the one that the recipe chooses."""
     named_image: str | None = None
     """Image published at Modal, as in `name`, `name:tag` or `environment/name:tag`."""
@@ -123,7 +123,7 @@ class ModalParameters(Parameters):
     """Sandboxes that are starting at the same time, at most."""
     start_timeout_s: float = Field(default=1200, gt=0, json_schema_extra=_KEEPS_IDENTITY)
     """Limit of creating one sandbox and having its first answer, without builds and the wait for its turn."""
-    start_tries: int = Field(default=5, ge=1, json_schema_extra=_KEEPS_IDENTITY)
+    start_tries: int = Field(default=10, ge=1, json_schema_extra=_KEEPS_IDENTITY)
     """Tries of a creation or an image that failed for a passing reason."""
 
     @field_validator("gpu")

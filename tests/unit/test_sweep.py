@@ -1,0 +1,124 @@
+"""What dead runs left is stopped: at the start of a run, and by `cleanup`."""
+
+from typing import ClassVar
+
+import pytest
+from agentcompass.adapters.support.liveness import this_host
+from agentcompass.app.cli import main
+from agentcompass.app.sweep import dead_runs_swept
+from agentcompass.domain.errors import SandboxBusy
+from agentcompass.domain.sandbox import Check, SweepSelector, SweptSandbox
+from agentcompass.domain.value import Parameters
+from agentcompass.testing.fakes import FakeEnvironment
+from structlog.testing import capture_logs
+
+
+class Littered(FakeEnvironment):
+    """Has what dead runs left; one of it will not go."""
+
+    asked: ClassVar[list[SweepSelector]] = []
+
+    async def sweep(self, selector: SweepSelector) -> list[SweptSandbox]:
+        self.asked.append(selector)
+        return [
+            SweptSandbox(environment="fake", id="sb-1", run_id="old", task_id="t"),
+            SweptSandbox(environment="fake", id="sb-2", run_id="old", task_id="t", error="no answer"),
+        ]
+
+
+class Unreachable(FakeEnvironment):
+    """Cannot be asked."""
+
+    async def sweep(self, selector: SweepSelector) -> list[SweptSandbox]:
+        raise SandboxBusy("no answer")
+
+
+class PlaceParameters(Parameters):
+    """Where to look."""
+
+    place: str = "here"
+
+
+class Placed(FakeEnvironment):
+    """Looks in one place only."""
+
+    name: ClassVar[str] = "placed"
+    Parameters: ClassVar[type[Parameters]] = PlaceParameters
+    looked_in: ClassVar[list[str]] = []
+
+    def __init__(self, parameters: PlaceParameters) -> None:
+        super().__init__()
+        self._place = parameters.place
+
+    async def sweep(self, selector: SweepSelector) -> list[SweptSandbox]:
+        self.looked_in.append(self._place)
+        return []
+
+
+class Broken(Placed):
+    """Not ready, and would hang if it were asked for more."""
+
+    async def check(self) -> list[Check]:
+        return [Check(name="engine", ok=False, detail="no answer", hint="start it")]
+
+
+def cleanup(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[object, str]:
+    try:
+        main(("cleanup", *words))
+    except SystemExit as ended:
+        said = capsys.readouterr()
+        return ended.code, said.out + said.err
+    raise AssertionError("main ends the process")
+
+
+async def test_a_run_begins_with_a_sweep_of_this_machines_dead_runs_and_tells_of_it() -> None:
+    Littered.asked.clear()
+    with capture_logs() as logs:
+        async with dead_runs_swept(Littered()):
+            pass
+    (selector,) = Littered.asked
+
+    assert (selector.host, selector.run_id) == (this_host(), None)
+    assert [(entry["event"], entry["sandbox"]) for entry in logs] == [
+        ("sandbox.swept", "sb-1"),
+        ("sandbox.leaked", "sb-2"),
+    ]
+
+
+async def test_a_sweep_that_fails_is_no_matter_to_the_run() -> None:
+    with capture_logs() as logs:
+        async with dead_runs_swept(Unreachable()):
+            pass
+
+    assert [entry["event"] for entry in logs] == ["sweep.failed"]
+
+
+async def test_an_error_of_the_run_goes_before_the_sweep() -> None:
+    with pytest.raises(KeyError):
+        async with dead_runs_swept(Littered()):
+            raise KeyError
+
+
+def test_cleanup_looks_where_its_parameters_say(capsys: pytest.CaptureFixture[str]) -> None:
+    Placed.looked_in.clear()
+    code, said = cleanup(capsys, "--env", f"{__name__}:Placed", "--env-params", '{"place": "there"}')
+
+    assert (code, said) == (0, "0 stopped, 0 could not be stopped\n")
+    assert Placed.looked_in == ["there"]
+
+
+def test_cleanups_parameters_are_those_of_one_environment(capsys: pytest.CaptureFixture[str]) -> None:
+    code, said = cleanup(capsys, "--env-params", "{}")
+
+    assert code == 2
+    assert "--env" in said
+
+
+def test_cleanup_asks_no_more_of_an_environment_that_is_not_ready(capsys: pytest.CaptureFixture[str]) -> None:
+    Placed.looked_in.clear()
+    code, said = cleanup(capsys, "--env", f"{__name__}:Broken")
+
+    assert code == 2
+    assert said.count("\n") == 1
+    assert "engine: no answer" in said
+    assert Placed.looked_in == []
