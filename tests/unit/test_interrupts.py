@@ -22,7 +22,11 @@ class Heard:
 
 @pytest.fixture(autouse=True)
 def handlers_of_the_tests() -> Iterator[None]:
+    """As in a terminal, also where the tests themselves were started to ignore a signal (`nohup`)."""
     before = {number: signal.getsignal(number) for number in TAKEN}
+    for number in TAKEN:
+        if before[number] is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
