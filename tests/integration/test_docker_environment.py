@@ -1,16 +1,23 @@
-"""Docker keeps every promise of the port, in an image with nothing but a shell and in Debian's."""
+"""Docker keeps every promise in an image with nothing but a shell, and those that hang on the image in Debian's."""
 
 import pytest
 from agentcompass.adapters.environments.docker.environment import DockerEnvironment, DockerParameters
 from agentcompass.domain.ports import Environment, Sandbox
 from agentcompass.domain.sandbox import SandboxOwner, SandboxSpec
-from agentcompass.testing.environment import EnvironmentContract
+from agentcompass.testing.environment import (
+    CommandContract,
+    ContractSetting,
+    EnvironmentContract,
+    FileCommandContract,
+    FileContract,
+    StreamContract,
+)
 from docker import APIClient
 
 pytestmark = pytest.mark.docker
 
 
-class OnDocker(EnvironmentContract):
+class OnDocker(ContractSetting):
     @pytest.fixture
     def environment(self, docker_client: APIClient) -> Environment:
         return DockerEnvironment(DockerParameters(pull_policy="never"))
@@ -23,7 +30,7 @@ class OnDocker(EnvironmentContract):
         self.client.remove_container(sandbox.id, force=True)
 
 
-class TestDockerOnBusybox(OnDocker):
+class TestDockerOnBusybox(OnDocker, EnvironmentContract):
     large_output_mb = 1000
 
     @pytest.fixture
@@ -31,7 +38,7 @@ class TestDockerOnBusybox(OnDocker):
         return SandboxSpec(image=busybox_image, timeout=600)
 
 
-class TestDockerOnDebian(OnDocker):
+class TestDockerOnDebian(OnDocker, CommandContract, StreamContract, FileContract, FileCommandContract):
     large_output_mb = 50
 
     @pytest.fixture
