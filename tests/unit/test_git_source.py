@@ -17,6 +17,7 @@ from agentcompass.adapters.benchmarks.terminal_bench_2 import (
 from agentcompass.domain.errors import ConfigError
 from agentcompass.domain.task import TaskSelection
 from agentcompass.testing.task_folders import write_task
+from structlog.testing import capture_logs
 
 
 def git(*arguments: str, cwd: Path) -> str:
@@ -132,15 +133,44 @@ async def test_a_submodule_is_refused_with_the_way_out(repository: Path, tmp_pat
         await checkout(str(work), "main", tmp_path / "cache")
 
 
-async def test_what_is_missing_outside_of_the_tasks_is_no_matter(repository: Path, tmp_path: Path) -> None:
+async def test_a_submodule_that_may_be_a_task_itself_is_refused(repository: Path, tmp_path: Path) -> None:
+    work = tmp_path / "more"
+    write_task(work / "tasks", "one")
+    git("init", "-q", "-b", "main", cwd=work)
+    git("add", ".", cwd=work)
+    git("update-index", "--add", "--cacheinfo", f"160000,{commit(repository, 'v1')},tasks/two", cwd=work)
+    git("commit", "-q", "-m", "one and a submodule", cwd=work)
+    with pytest.raises(ConfigError, match=r"^'tasks/two' of .* is a submodule"):
+        await checkout(str(work), "main", tmp_path / "cache")
+
+
+async def test_files_that_git_lfs_keeps_are_fetched_although_the_user_has_it_skip_them(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = tmp_path / "work"
+    (work / ".gitattributes").write_text("*.bin filter=lfs\n")
+    (work / "two" / "tests" / "data.bin").write_text("content\n")
+    git("add", ".", cwd=work)
+    git("commit", "-q", "-m", "data", cwd=work)
+    (tmp_path / "settings").write_text('[filter "lfs"]\nsmudge = printenv GIT_LFS_SKIP_SMUDGE || cat\n')
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "settings"))
+    monkeypatch.setenv("GIT_LFS_SKIP_SMUDGE", "1")
+    found = await checkout(str(work), "main", tmp_path / "cache")
+
+    assert (found.path / "two" / "tests" / "data.bin").read_text() == "content\n"
+
+
+async def test_what_is_missing_outside_of_the_tasks_is_told_and_no_matter(repository: Path, tmp_path: Path) -> None:
     work = tmp_path / "work"
     (work / "picture.png").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\n")
     git("add", ".", cwd=work)
     git("update-index", "--add", "--cacheinfo", f"160000,{commit(repository, 'v1')},tools", cwd=work)
     git("commit", "-q", "-m", "beside the tasks", cwd=work)
-    found = await checkout(str(work), "main", tmp_path / "cache")
+    with capture_logs() as events:
+        found = await checkout(str(work), "main", tmp_path / "cache")
 
     assert (found.path / "two" / "task.toml").is_file()
+    assert [(event["event"], event["paths"]) for event in events] == [("submodules.not_fetched", ["tools"])]
 
 
 async def test_a_copy_is_for_all_who_may_use_the_cache(repository: Path, tmp_path: Path) -> None:

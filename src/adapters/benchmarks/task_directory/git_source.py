@@ -12,10 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
+import structlog
+
 from ....domain.errors import ConfigError
 from ...support.cleanup import finished_despite_cancel
-from .task_folder import first_lfs_pointer, is_of_a_task
+from .task_folder import first_lfs_pointer, may_be_of_a_task
 
+log = structlog.get_logger()
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _REVISION = re.compile(r"[A-Za-z0-9_][\w./+-]*", re.ASCII)
 _OFFLINE = "clone it where there is a network, and give the folder as the benchmark parameter `path`"
@@ -29,9 +32,10 @@ _BYTES_AS_STORED = (
 _OF_ANOTHER_REPOSITORY = re.compile(
     r"GIT_(DIR|COMMON_DIR|WORK_TREE|IMPLICIT_WORK_TREE|INDEX_FILE|OBJECT_DIRECTORY|ALTERNATE_OBJECT_DIRECTORIES"
     r"|QUARANTINE_PATH|NAMESPACE|PREFIX|SHALLOW_FILE|GRAFT_FILE|REPLACE_REF_BASE|NO_REPLACE_OBJECTS|INTERNAL_.*"
-    r"|TEMPLATE_DIR|DEFAULT_HASH|ATTR_SOURCE|CONFIG|CONFIG_(COUNT|PARAMETERS|KEY_\d+|VALUE_\d+))"
+    r"|TEMPLATE_DIR|DEFAULT_HASH|ATTR_SOURCE|CONFIG|CONFIG_(COUNT|PARAMETERS|KEY_\d+|VALUE_\d+)|LFS_.*)"
 )
-"""Variables that lead git to other files, or give it settings for one command; those of the user's network stay."""
+"""Variables that lead git to other files, or give it settings for one command; those of the user's network stay.
+GIT_LFS_SKIP_SMUDGE, which many set for their own work, would leave pointers in the place of files."""
 _MAX_MESSAGE = 300
 
 
@@ -103,11 +107,13 @@ def _new_folder(home: Path) -> Path:
 
 async def _refuse_half(git: "_Git", files: Path) -> None:
     listed = (await git.run("ls-files", "--stage", "-z")).split("\0")
-    submodules = (line.partition("\t")[2] for line in listed if line.startswith(_SUBMODULE))
-    submodule = next((name for name in submodules if is_of_a_task(name, files)), None)
+    submodules = [line.partition("\t")[2] for line in listed if line.startswith(_SUBMODULE)]
+    submodule = next((name for name in submodules if may_be_of_a_task(name, files)), None)
     if submodule is not None:
         hint = "clone it with --recurse-submodules, and give the folder as the benchmark parameter `path`"
         raise ConfigError(f"{submodule!r} of {git.shown!r} is a submodule, which is not fetched", hint=hint)
+    if submodules:
+        log.warning("submodules.not_fetched", url=git.shown, paths=submodules)
     pointer = await asyncio.to_thread(first_lfs_pointer, files)
     if pointer is not None:
         what = f"{pointer!r} of {git.shown!r} is a Git LFS pointer, not the file"

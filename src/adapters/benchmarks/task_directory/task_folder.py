@@ -162,15 +162,19 @@ def _is_lfs_pointer(file: Path) -> bool:
         return stream.read(len(_LFS_POINTER)) == _LFS_POINTER
 
 
-def is_of_a_task(path: str, root: Path) -> bool:
-    """Whether `path` below `root` is in a task directory."""
+def may_be_of_a_task(submodule: str, root: Path) -> bool:
+    """Whether the empty folder `submodule` below `root` is in a task directory, or where one belongs: in `tasks/`."""
+    return _is_of_a_task(submodule, root) or PurePosixPath(submodule).parent.as_posix() == "tasks"
+
+
+def _is_of_a_task(path: str, root: Path) -> bool:
     return any((root / folder / "task.toml").is_file() for folder in PurePosixPath(path).parents)
 
 
 def first_lfs_pointer(path: Path) -> str | None:
     """The relative path of a task's file below `path` that Git LFS has not put its content into."""
     for name, file in _entries_below(path, _raised):
-        if file.is_file() and not file.is_symlink() and is_of_a_task(name, path) and _is_lfs_pointer(file):
+        if file.is_file() and not file.is_symlink() and _is_of_a_task(name, path) and _is_lfs_pointer(file):
             return name
     return None
 
