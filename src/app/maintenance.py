@@ -3,10 +3,9 @@
 import asyncio
 import os
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
-from ..adapters.support.liveness import this_host
+from ..adapters.support.liveness import dead_runs
 from ..domain.errors import AgentCompassError, ConfigError
 from ..domain.ports import Environment
 from ..domain.sandbox import Check, SweepSelector, SweptSandbox
@@ -30,9 +29,8 @@ def swept(
         raise ConfigError("--env-params are those of one environment", hint="name it with --env")
     catalog = Catalog()
     chosen = [name] if name else catalog.names(Kind.ENVIRONMENTS)
-    selector = SweepSelector(run_id=run_id, host=this_host(), now=datetime.now(UTC))
     environments = [_opened(each, config, catalog, params) for each in chosen]
-    return asyncio.run(_swept(environments, selector, is_asked_for=name is not None))
+    return asyncio.run(_swept(environments, dead_runs(run_id), is_asked_for=name is not None))
 
 
 def _opened(name: str, config: Sequence[Path], catalog: Catalog, params: str | None = None) -> Environment:

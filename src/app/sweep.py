@@ -3,13 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 
 import structlog
 
-from ..adapters.support.liveness import this_host
+from ..adapters.support.liveness import dead_runs
 from ..domain.ports import Environment
-from ..domain.sandbox import SweepSelector, SweptSandbox
+from ..domain.sandbox import SweptSandbox
 
 log = structlog.get_logger()
 SWEEP_LIMIT_S = 300.0
@@ -31,7 +30,7 @@ async def dead_runs_swept(environment: Environment) -> AsyncIterator[None]:
 async def _sweep(environment: Environment) -> None:
     try:
         async with asyncio.timeout(SWEEP_LIMIT_S):
-            swept = await environment.sweep(SweepSelector(host=this_host(), now=datetime.now(UTC)))
+            swept = await environment.sweep(dead_runs())
     except Exception as exc:  # noqa: BLE001 - a plug-in; the run does not need it
         log.warning("sweep.failed", environment=environment.name, error=str(exc) or type(exc).__name__)
         return

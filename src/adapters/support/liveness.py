@@ -2,21 +2,29 @@
 
 import os
 import socket
-from datetime import datetime
+from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 from ...domain.sandbox import SweepSelector
 
 _UNKNOWN = "0"
+_BOOT_DIGITS = 8
 
 
 def this_host() -> str:
-    """Machine and process namespace: a pid means the same process only within both."""
-    try:
-        namespace = os.readlink("/proc/self/ns/pid").strip("pid:[]")
-    except OSError:
-        namespace = "0"
-    return f"{socket.gethostname()}-{namespace}"
+    """Machine, its boot, and process namespace: a pid means the same process only within all three.
+
+    The boot tells apart machines of one name, whose first process namespaces have one number everywhere.
+    """
+    boot = _or_unknown(lambda: Path("/proc/sys/kernel/random/boot_id").read_text())
+    namespace = _or_unknown(lambda: os.readlink("/proc/self/ns/pid"))
+    return f"{socket.gethostname()}-{boot[:_BOOT_DIGITS]}-{namespace.strip('pid:[]')}"
+
+
+def dead_runs(run_id: str | None = None) -> SweepSelector:
+    """What runs of this host that have ended left behind, and what has expired; of `run_id` only, where it is given."""
+    return SweepSelector(run_id=run_id, host=this_host(), now=datetime.now(UTC))
 
 
 def this_process() -> str:
@@ -48,8 +56,12 @@ def selects(selector: SweepSelector, *, run_id: str, host: str, process: str, ex
 
 
 def _start_time(pid: int) -> str:
+    stat = _or_unknown(Path(f"/proc/{pid}/stat").read_text)
+    return stat if stat == _UNKNOWN else stat.rpartition(")")[2].split()[19]
+
+
+def _or_unknown(read: Callable[[], str]) -> str:
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
+        return read()
     except OSError:
         return _UNKNOWN
-    return stat.rpartition(")")[2].split()[19]

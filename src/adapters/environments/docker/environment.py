@@ -4,7 +4,6 @@ import asyncio
 import shutil
 from collections.abc import AsyncIterator, Collection
 from contextlib import AsyncExitStack, asynccontextmanager
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
@@ -32,7 +31,7 @@ from ....domain.sandbox import (
 )
 from ....domain.value import Parameters as AdapterParameters
 from ...support.cleanup import finished_despite_cancel, stop_shielded
-from ...support.liveness import selects, this_host
+from ...support.liveness import dead_runs, selects
 from ...support.retrying import retrying
 from .container import SANDBOX_LABEL, DockerContainer, expiry_of, gpu_requests, is_gpu_count, label_of, remove_container
 from .endpoint import Endpoint
@@ -246,7 +245,7 @@ def _checks(endpoint: Endpoint, wanted_cores: float | None) -> list[Check]:
     client = connect(endpoint, _CHECK_CALL_LIMIT_S)
     try:
         version, info = client.version(), client.info()
-        left = [one for one in _labelled(client) if _selected(one["Labels"], _left_by_dead_runs())]
+        left = [one for one in _labelled(client) if _selected(one["Labels"], dead_runs())]
     finally:
         client.close()
     engine = f"Docker {version.get('Version')} (API {version.get('ApiVersion')}) at {endpoint.url}, {endpoint.origin}"
@@ -270,10 +269,6 @@ def _checks(endpoint: Endpoint, wanted_cores: float | None) -> list[Check]:
             is_advice=True,
         ),
     ]
-
-
-def _left_by_dead_runs() -> SweepSelector:
-    return SweepSelector(host=this_host(), now=datetime.now(UTC))
 
 
 def _disk(root: Path, *, local: bool) -> Check:
