@@ -4,11 +4,13 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
-import pytest_asyncio
 from agentcompass.adapters.environments.docker import images as images_module
 from agentcompass.adapters.environments.docker.engine import DockerEngine
 from agentcompass.adapters.environments.docker.environment import DockerEnvironment, DockerParameters
@@ -16,22 +18,11 @@ from agentcompass.adapters.environments.docker.images import DockerImages, Image
 from agentcompass.domain.errors import SandboxBusy, SandboxStartFailed
 from agentcompass.domain.sandbox import ImageBuild, SandboxSpec
 from agentcompass.testing.environment import an_owner
-from docker_fakes import FakeEngine, Request, serving
+from docker_fakes import FakeEngine, Request
+
+pytest_plugins = ("docker_fixtures",)
 
 FOUND = {"Id": "sha256:1", "Os": "linux", "Architecture": "amd64", "Config": {}}
-
-
-@pytest.fixture
-def fake() -> Iterator[FakeEngine]:
-    with serving() as fake:
-        yield fake
-
-
-@pytest_asyncio.fixture
-async def engine(fake: FakeEngine) -> AsyncIterator[DockerEngine]:
-    engine = DockerEngine(fake.url, None, timeout_s=20)
-    yield engine
-    await engine.close()
 
 
 def _images(engine: DockerEngine, *, pull_timeout_s: float = 20, tries: int = 1) -> DockerImages:
@@ -39,41 +30,44 @@ def _images(engine: DockerEngine, *, pull_timeout_s: float = 20, tries: int = 1)
 
 
 class Registry:
-    """Pulls and builds that last as long as they are held; what was pulled is there."""
+    """Pulls and builds that end in these errors, one each, and then well: what was made is there."""
 
-    def __init__(self, fake: FakeEngine) -> None:
-        self.over, self.begun, self.at_once, self._lock = threading.Event(), 0, 0, threading.Lock()
-        self.there: set[str] = set()
-        self.said: list[str] = []
-        """Errors of the first pulls or builds."""
+    MAKING = ("POST /images/create", "POST /build")
+
+    def __init__(self, fake: FakeEngine, *errors: str, held: bool = False) -> None:
+        self.over = threading.Event()
+        """Those that are held last until this is set."""
+        self._fake, self._errors, self._there = fake, list(errors), set[str]()
+        if not held:
+            self.over.set()
         fake.on("GET /images/.*/json", self._inspect)
-        fake.on("POST /images/create|POST /build", self._make)
+        fake.on("|".join(self.MAKING), self._make)
+
+    @property
+    def begun(self) -> int:
+        return sum(call in self.MAKING for call in self._fake.calls)
 
     def _inspect(self, request: Request) -> None:
-        known = any(f"/images/{name}" in request.path for name in self.there)
+        known = any(f"/images/{name}/" in unquote(request.path) for name in self._there)
         request.say(FOUND if known else {"message": "No such image"}, 200 if known else 404)
 
     def _make(self, request: Request) -> None:
-        request.body() if request.headers.get("Content-Length") else request.wait_for_close(0.2)
-        with self._lock:
-            self.begun += 1
-            self.at_once += 1
+        request.body()
         request.begin()
         request.wfile.flush()
         self.over.wait(10)
-        with self._lock:
-            self.at_once -= 1
-            said = self.said.pop(0) if self.said else None
-        if said is None:
-            self.there.update(("one", "two", "three", "agentcompass"))
-        request.wfile.write(json.dumps({"error": said} if said else {"status": "done"}).encode() + b"\n")
+        error = self._errors.pop(0) if self._errors else None
+        if error is None:
+            asked = parse_qs(urlsplit(request.path).query)
+            self._there.update(asked.get("fromImage") or asked["t"])
+        request.wfile.write(json.dumps({"error": error} if error else {"status": "done"}).encode() + b"\n")
 
 
 async def test_pulls_wait_for_each_other_and_their_limit_does_not_count_it(
     fake: FakeEngine, engine: DockerEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(images_module, "_PULLS_AT_ONCE", 1)
-    registry, images = Registry(fake), _images(engine, pull_timeout_s=1)
+    registry, images = Registry(fake, held=True), _images(engine, pull_timeout_s=1)
     pulls = [asyncio.create_task(images.have(SandboxSpec(image=name))) for name in ("one", "two", "three")]
     await asyncio.sleep(0.6)
     begun = registry.begun
@@ -84,7 +78,7 @@ async def test_pulls_wait_for_each_other_and_their_limit_does_not_count_it(
 
 
 async def test_a_pull_over_its_limit_may_be_tried_again(fake: FakeEngine, engine: DockerEngine) -> None:
-    registry = Registry(fake)
+    registry = Registry(fake, held=True)
 
     with pytest.raises(SandboxBusy, match=r"pull_timeout_s of 0\.3 s"):
         await _images(engine, pull_timeout_s=0.3, tries=3).have(SandboxSpec(image="one"))
@@ -98,53 +92,58 @@ def build(tmp_path: Path) -> SandboxSpec:
     return SandboxSpec(build=ImageBuild(context=tmp_path))
 
 
-@pytest.mark.parametrize(
-    "said", ["toomanyrequests: slow down", "Get https://registry: net/http: TLS handshake timeout"]
-)
-async def test_a_build_that_met_a_busy_registry_is_tried_again(
-    fake: FakeEngine, engine: DockerEngine, build: SandboxSpec, said: str
-) -> None:
-    registry = Registry(fake)
-    registry.over.set()
-    registry.said = [said]
-    image = await _images(engine, tries=2).have(build)
-
-    assert image.name.startswith("agentcompass/build:")
-    assert registry.begun == 2
+def failed() -> AbstractContextManager[Any]:
+    return pytest.raises(SandboxStartFailed)
 
 
 @pytest.mark.parametrize(
-    "said",
-    ["COPY failed: no source files", "The command '/bin/sh -c echo too many requests' returned a non-zero code: 3"],
+    ("said", "begun", "outcome"),
+    [
+        ("toomanyrequests: slow down", 2, nullcontext),
+        ("Get https://registry: net/http: TLS handshake timeout", 2, nullcontext),
+        ("COPY failed: no source files", 1, failed),
+        ("The command '/bin/sh -c echo too many requests' returned a non-zero code: 3", 1, failed),
+    ],
 )
-async def test_a_build_that_failed_by_itself_is_not(
-    fake: FakeEngine, engine: DockerEngine, build: SandboxSpec, said: str
+async def test_a_build_is_tried_again_where_it_met_a_busy_registry(
+    fake: FakeEngine,
+    engine: DockerEngine,
+    build: SandboxSpec,
+    said: str,
+    begun: int,
+    outcome: Callable[[], AbstractContextManager[Any]],
 ) -> None:
-    registry = Registry(fake)
-    registry.over.set()
-    registry.said = [said]
+    registry = Registry(fake, said)
+    with outcome():
+        image = await _images(engine, tries=2).have(build)
 
-    with pytest.raises(SandboxStartFailed):
-        await _images(engine, tries=2).have(build)
-    assert registry.begun == 1
+        assert image.name.startswith("agentcompass/build:")
+    assert registry.begun == begun
 
 
 async def test_an_image_that_could_not_be_removed_is_tried_again_at_the_end(
-    fake: FakeEngine, engine: DockerEngine
+    fake: FakeEngine, engine: DockerEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    registry, images = Registry(fake), _images(engine)
-    registry.over.set()
+    monkeypatch.setattr(images_module, "_IDLE_IMAGES_KEPT", 0)
+    Registry(fake)
     refusals = [{"message": "in use"}]
-    fake.on("DELETE /images/one", lambda request: request.say(*((refusals.pop(), 409) if refusals else ([], 200))))
+    fake.on("DELETE /images/.*", lambda request: request.say(*((refusals.pop(), 409) if refusals else ([], 200))))
+    images = _images(engine)
     await images.have(SandboxSpec(image="one"))
-    await images.close()
+    await images.have(SandboxSpec(image="two"))
+    before_the_end = _removals(fake)
     await images.close()
 
-    assert fake.calls.count("DELETE /images/one") == 2
+    assert before_the_end == ["one"]
+    assert _removals(fake) == ["one", "one", "two"]
+
+
+def _removals(fake: FakeEngine) -> list[str]:
+    return [call.removeprefix("DELETE /images/") for call in fake.calls if call.startswith("DELETE")]
 
 
 async def test_the_limit_of_a_start_does_not_count_its_pull(fake: FakeEngine) -> None:
-    registry, failures = Registry(fake), [{"message": "try again"}]
+    registry, failures = Registry(fake, held=True), [{"message": "try again"}]
     fake.on("POST /containers/create", lambda request: (request.body(), request.say({"Id": "id"}, 201)))
     fake.on(
         "POST /containers/id/start",

@@ -26,6 +26,7 @@ from agentcompass.domain.errors import ConfigError, SandboxFailed, SandboxLost, 
 from agentcompass.domain.ports import Environment, Sandbox
 from agentcompass.domain.sandbox import SandboxOwner, SandboxSpec, SweepSelector
 from agentcompass.testing.environment import ContractSetting, EnvironmentContract, LifetimeContract, an_owner, sh
+from cancelling import cancelled
 from structlog.testing import capture_logs
 
 APP = PurePosixPath("/app")
@@ -304,10 +305,8 @@ async def test_a_command_is_killed_at_once_while_copies_hold_their_threads(
     running = asyncio.create_task(sandbox.exec(sh("echo $$ > pid; sleep 300", timeout_s=300)))
     pid = int(await _line_of(base, "ac-*/root/app/pid"))
     await held_copies()
-    running.cancel()
-    await asyncio.wait({running}, timeout=10)
 
-    assert running.cancelled()
+    assert await cancelled(running)
     assert not _alive(pid)
 
 
@@ -328,12 +327,11 @@ async def test_a_kill_that_takes_too_long_does_not_hide_the_cancellation(
     let_go = threading.Event()
     monkeypatch.setattr(sandbox_module, "KILL_LIMIT_S", 0.05)
     monkeypatch.setattr(sandbox_module, "kill_marked", lambda *_: let_go.wait(30) and set())
-    running.cancel()
-    await asyncio.wait({running}, timeout=10)
+    ended = await cancelled(running)
     let_go.set()
     monkeypatch.undo()
 
-    assert running.cancelled()
+    assert ended
 
 
 async def test_the_limit_of_a_blocking_call_begins_when_a_thread_takes_it_up() -> None:
