@@ -13,7 +13,7 @@ pytestmark = pytest.mark.docker
 
 
 class OnModal(EnvironmentContract):
-    large_output_mb = 100
+    large_output_mb = 50
     quiet_s = 65
 
     @pytest.fixture

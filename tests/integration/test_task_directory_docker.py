@@ -1,4 +1,4 @@
-"""Task directories in containers: the quickstart suite, users, images without bash, and forged start-up files."""
+"""Task directories in containers: users, images without bash, and forged start-up files."""
 
 import os
 from pathlib import Path
@@ -8,22 +8,14 @@ from agentcompass.adapters.benchmarks.task_directory.benchmark import TaskDirect
 from agentcompass.adapters.environments.docker.endpoint import resolve_endpoint
 from agentcompass.adapters.environments.docker.environment import DockerEnvironment, DockerParameters
 from agentcompass.adapters.recipes.task_directory import TaskDirectoryRecipe
-from agentcompass.domain.ports import Environment
 from agentcompass.domain.resolving import resolve_spec
 from agentcompass.domain.sandbox import Command, SandboxOwner
 from agentcompass.domain.task import Grade, TaskSelection
 from agentcompass.testing.benchmark import a_context
-from agentcompass.testing.quickstart import QuickstartContract
 from agentcompass.testing.task_folders import ANSWER_TEST, REWARD, TASK_TOML, write_task
 from docker import APIClient
 
 pytestmark = pytest.mark.docker
-
-
-class TestQuickstartOnDocker(QuickstartContract):
-    @pytest.fixture
-    def environment(self, debian_image: str) -> Environment:
-        return DockerEnvironment(DockerParameters(pull_policy="never"))
 
 
 async def graded(
