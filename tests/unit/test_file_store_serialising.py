@@ -10,9 +10,10 @@ from enum import Enum
 from pathlib import Path, PurePosixPath
 
 import pytest
+from agentcompass.adapters.results.durable import UnreadableResult
 from agentcompass.adapters.results.log_files import mask_secrets
 from agentcompass.adapters.results.serialising import TOO_DEEP, json_bytes, json_safe, stored_form
-from agentcompass.adapters.results.task_file import UnreadableResult, lenient_record
+from agentcompass.adapters.results.task_file import lenient_record
 from agentcompass.domain.attempt import AttemptRecord, Status
 from agentcompass.domain.model import Usage
 from agentcompass.domain.redaction import Redactor

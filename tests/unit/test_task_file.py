@@ -1,12 +1,15 @@
-"""Whose fault it is that a task's file cannot be read decides whether its results are given up."""
+"""Whose fault it is that a stored file cannot be read decides whether it is given up."""
 
+import errno
+import os
 import sys
 from pathlib import Path
 
 import pytest
+from agentcompass.adapters.results.durable import UnreadableResult
 from agentcompass.adapters.results.file_store import FileResultStore
 from agentcompass.adapters.results.reading import read_run, read_tasks
-from agentcompass.adapters.results.task_file import UnreadableResult, read_task_file
+from agentcompass.adapters.results.task_file import read_task_file
 from agentcompass.domain.attempt import AttemptKey
 from agentcompass.domain.errors import ConfigError
 from agentcompass.domain.redaction import Redactor
@@ -38,6 +41,41 @@ async def test_a_disk_that_fails_stops_the_start_in_a_line_and_costs_no_result(t
     await store.close()
 
     assert path.is_symlink()
+    assert not list(path.parent.glob("*.broken-*"))
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
+async def test_a_disk_that_fails_under_a_run_is_not_told_as_if_nothing_had_been_started(tmp_path: Path) -> None:
+    store = FileResultStore(tmp_path, Redactor())
+    list(await store.open(run_info()))
+    path = store.folder / "details" / "a.json"
+    path.symlink_to(UNREADABLE_MEMORY)
+    with pytest.raises(OSError, match=r"Input/output error: .*a\.json") as failed:
+        await store.save_attempt(AttemptKey(task_id="a", attempt=2), "", graded())
+    await store.close()
+
+    assert not isinstance(failed.value, ConfigError)
+    assert path.is_symlink()
+
+
+@pytest.mark.parametrize("reason", [errno.EACCES, errno.EIO, errno.ESTALE])
+async def test_a_runs_description_that_cannot_be_read_now_is_left_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: int
+) -> None:
+    def failing(path: Path) -> bytes:
+        raise OSError(reason, os.strerror(reason), str(path))
+
+    store = FileResultStore(tmp_path, Redactor())
+    list(await store.open(run_info()))
+    path = store.folder / "run_info.json"
+    await store.close()
+    stored = path.read_bytes()
+    monkeypatch.setattr(Path, "read_bytes", failing)
+    with pytest.raises(ConfigError, match=r"run_info\.json' cannot be read"):
+        await store.open(run_info())
+    monkeypatch.undo()
+
+    assert path.read_bytes() == stored
     assert not list(path.parent.glob("*.broken-*"))
 
 

@@ -1,10 +1,14 @@
-"""Files that are whole after a crash: atomic replacement, appended lines, files set aside."""
+"""Files that are whole after a crash: atomic replacement, appended lines, files set aside, and what reads them."""
 
+import errno
 import fcntl
 import json
 import os
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -12,6 +16,47 @@ from ...domain.errors import ConfigError
 
 log = structlog.get_logger()
 _TEMPORARY = ".tmp-"
+_FAULTS_OF_THE_FILE = frozenset({errno.EISDIR, errno.ELOOP, errno.ENOENT, errno.ENXIO})
+"""What is there is no file. Any other reason may pass, and what was stored is still there then."""
+
+
+class UnreadableResult(ValueError):
+    """The file, or a part of it, cannot be understood."""
+
+
+class UnreachableResult(OSError):
+    """The machine, not the file, is the reason: no descriptors left, no permission, a disk or a mount that fails."""
+
+
+def read_json_object(path: Path) -> dict[str, Any]:
+    """The mapping that a file holds.
+
+    Raises:
+        UnreadableResult: there is no file, or no JSON object in it.
+        UnreachableResult: it cannot be read now.
+    """
+    try:
+        document = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as exc:
+        raise UnreadableResult(str(exc)) from exc
+    except OSError as exc:
+        if exc.errno in _FAULTS_OF_THE_FILE:
+            raise UnreadableResult(str(exc)) from exc
+        raise UnreachableResult(exc.errno, exc.strerror, str(path)) from exc
+    if not isinstance(document, dict):
+        raise UnreadableResult("not a JSON object")
+    return document
+
+
+@contextmanager
+def reading_begins() -> Iterator[None]:
+    """Inside, nothing has been started: what cannot be read now is a ConfigError that names the file."""
+    try:
+        yield
+    except UnreachableResult as exc:
+        raise ConfigError(
+            f"{exc.filename!r} cannot be read: {exc.strerror}", hint="it is left as it is; try again once it can be"
+        ) from exc
 
 
 def write_atomic(path: Path, data: bytes) -> None:

@@ -21,7 +21,15 @@ from ...domain.redaction import Redactor
 from ...domain.run import RunInfo, RunSummary
 from ..support.cleanup import finished_despite_cancel
 from ..support.liveness import this_host, this_process
-from .durable import FolderLock, append_line, remove_temporaries, set_aside, write_atomic
+from .durable import (
+    FolderLock,
+    UnreadableResult,
+    append_line,
+    reading_begins,
+    remove_temporaries,
+    set_aside,
+    write_atomic,
+)
 from .layout import (
     DETAILS,
     LOCK,
@@ -43,7 +51,6 @@ from .run_file import ended, identity_digest, read_run_file, started
 from .serialising import json_bytes, stored_form
 from .task_file import (
     TaskFile,
-    UnreadableResult,
     keeps,
     read_task_file,
     with_attempt,
@@ -77,8 +84,9 @@ class FileResultStore:
     """Keeps a run in `results_dir/RUN_NAME/RUN_ID`.
 
     Every text is redacted on its way to disk. Files are replaced atomically and synced, steps are appended and synced,
-    so a kill at any moment costs at most the call that was under way. A write that fails (disk full) raises OSError and
-    leaves the file as it was. A call that is cancelled finishes its write first. No file stays open between calls.
+    so a kill at any moment costs at most the call that was under way. A write that fails (disk full), or that cannot
+    read what it is to add to, raises OSError and leaves the file as it was. A call that is cancelled finishes its write
+    first. No file stays open between calls.
     """
 
     def __init__(self, results_dir: Path, redactor: Redactor) -> None:
@@ -96,11 +104,12 @@ class FileResultStore:
         """See ResultStore. The records are read as the iterator is used; it may be used once, before any save.
 
         A file that cannot be read is set aside as `NAME.broken-N`, with the event `result.set_aside`, and its attempts
-        are not yielded.
+        are not yielded. One that the machine does not give is a ConfigError, here and of the iterator, and stays.
         """
         self._run = await asyncio.to_thread(self._open, run)
         return self._stored()
 
+    @reading_begins()
     def _open(self, run: RunInfo) -> _OpenRun:
         folder = self._results_dir / _path_safe(run.run_name) / _path_safe(run.run_id)
         lock = _locked(folder)
@@ -122,7 +131,7 @@ class FileResultStore:
     def _stored_document(self, folder: Path) -> dict[str, Any] | None:
         try:
             return read_run_file(folder / RUN_INFO)
-        except ValueError as exc:
+        except UnreadableResult as exc:
             aside = set_aside(folder / RUN_INFO)
             log.warning("run_info.set_aside", path=str(aside), error=str(exc))
             return None
@@ -130,7 +139,8 @@ class FileResultStore:
     def _stored(self) -> Iterator[tuple[AttemptKey, AttemptRecord]]:
         run = self._opened()
         for path in task_paths(run.folder):
-            file = self._read_or_set_aside(path)
+            with reading_begins():
+                file = self._read_or_set_aside(path)
             yield from file.records.items() if file else ()
 
     def _read_or_set_aside(self, path: Path) -> TaskFile | None:

@@ -12,9 +12,10 @@ from ...domain.naming import file_name
 from ...domain.run import RunSummary
 from ...domain.scoring import Tally
 from ..support.liveness import process_alive, this_host
+from .durable import UnreadableResult, reading_begins
 from .layout import LOCK, RUN_INFO, SUMMARY, task_path, task_paths
 from .run_file import read_run_file
-from .task_file import TaskFile, UnreadableResult, read_task_file, without_unknown
+from .task_file import TaskFile, read_task_file, without_unknown
 
 RUNNING, FINISHED, PARTIAL = "running", "finished", "partial"
 UNKNOWN = "unknown"
@@ -100,6 +101,7 @@ def _run_name(folder: Path) -> str:
     return f"{folder.parent.name}/{folder.name}"
 
 
+@reading_begins()
 def read_run(folder: Path) -> StoredRun:
     """What is known of the run stored in `folder`.
 
@@ -108,10 +110,8 @@ def read_run(folder: Path) -> StoredRun:
     """
     try:
         info = read_run_file(folder / RUN_INFO) or {}
-    except ValueError:
+    except UnreadableResult:
         info = {}
-    except OSError as exc:
-        raise ConfigError(f"{str(folder / RUN_INFO)!r} cannot be read: {exc.strerror or exc}") from exc
     summary = _stored_summary(folder)
     ended = summary is not None and info.get("ended_at") == summary.ended_at
     if summary is None or not ended:
@@ -192,8 +192,13 @@ def _task_files(folder: Path) -> Iterator[TaskFile | tuple[Path, str]]:
             yield file
 
 
+@reading_begins()
 def read_tasks(folder: Path) -> StoredTasks:
-    """All tasks, by id."""
+    """All tasks, by id.
+
+    Raises:
+        ConfigError: as `read_run`.
+    """
     found = StoredTasks()
     for file in _task_files(folder):
         if isinstance(file, TaskFile):
@@ -204,6 +209,7 @@ def read_tasks(folder: Path) -> StoredTasks:
     return found
 
 
+@reading_begins()
 def find_task(folder: Path, task_id: str) -> TaskFile:
     """One task by its id.
 

@@ -11,6 +11,7 @@ from pydantic import JsonValue
 from ...domain.errors import ConfigError
 from ...domain.redaction import Redactor
 from ...domain.run import RunInfo
+from .durable import UnreadableResult, read_json_object
 from .serialising import stored_form
 
 _SHOWN_DIFFERENCES = 8
@@ -27,17 +28,17 @@ def read_run_file(path: Path) -> dict[str, Any] | None:
     """The stored document; None where there is none.
 
     Raises:
-        ValueError: it is not what this program writes, or cannot be read.
-        OSError: the machine, not the file, is the reason.
+        UnreadableResult: it is not what this program writes.
+        UnreachableResult: it cannot be read now.
     """
     try:
-        document = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        return None
-    except (PermissionError, IsADirectoryError, RecursionError) as exc:
-        raise ValueError(str(exc)) from exc
-    if not isinstance(document, dict) or not isinstance(document.get("identity"), dict):
-        raise ValueError("no identity in it")
+        document = read_json_object(path)
+    except UnreadableResult as exc:
+        if isinstance(exc.__cause__, FileNotFoundError):
+            return None
+        raise
+    if not isinstance(document.get("identity"), dict):
+        raise UnreadableResult("no identity in it")
     return document
 
 

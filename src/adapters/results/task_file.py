@@ -1,6 +1,5 @@
 """`details/TASK.json`: every attempt of one task; read leniently, written strictly."""
 
-import errno
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,18 +9,12 @@ from typing import Any
 from pydantic import BaseModel, JsonValue, ValidationError
 
 from ...domain.attempt import SCHEMA_VERSION, AttemptKey, AttemptRecord
-from ...domain.errors import ConfigError
 from ...domain.run import GRADED
+from .durable import UnreadableResult, read_json_object
 
 _ESSENTIAL = frozenset({"status", "correct", "score"})
 """A record in which one of these is damaged says nothing that may be counted."""
-_FAULTS_OF_THE_FILE = frozenset({errno.EISDIR, errno.ELOOP, errno.ENOENT, errno.ENXIO})
-"""What is there is no file. Any other reason may pass, and what was graded is still there then."""
 _GRADED_NAMES = tuple(status.value for status in GRADED)
-
-
-class UnreadableResult(ValueError):
-    """The file, or one attempt in it, cannot be understood."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +39,9 @@ def read_task_file(path: Path) -> TaskFile:
 
     Raises:
         UnreadableResult: it is no task file.
-        ConfigError: the machine, not the file, is the reason: no descriptors left, a disk or a mount that fails.
+        UnreachableResult: it cannot be read now.
     """
-    document = _document(path)
+    document = read_json_object(path)
     task_id, attempts = document.get("task_id"), document.get("attempts")
     if not isinstance(task_id, str) or not isinstance(attempts, dict):
         raise UnreadableResult("no task_id or no attempts")
@@ -60,22 +53,6 @@ def read_task_file(path: Path) -> TaskFile:
         except UnreadableResult as exc:
             broken[number] = str(exc)
     return TaskFile(document, task_id, str(document.get("category") or ""), records, broken)
-
-
-def _document(path: Path) -> dict[str, Any]:
-    try:
-        document = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as exc:
-        raise UnreadableResult(str(exc)) from exc
-    except OSError as exc:
-        if exc.errno in _FAULTS_OF_THE_FILE:
-            raise UnreadableResult(str(exc)) from exc
-        raise ConfigError(
-            f"{str(path)!r} cannot be read: {exc.strerror or exc}", hint="it is left as it is; try again once it can be"
-        ) from exc
-    if not isinstance(document, dict):
-        raise UnreadableResult("not a JSON object")
-    return document
 
 
 def _key(task_id: str, number: str) -> AttemptKey:
