@@ -10,7 +10,8 @@ from agentcompass.domain.attempt import ExitReason, HarnessResult
 from agentcompass.domain.errors import ConfigError, HarnessFailed
 from agentcompass.domain.model import ModelEndpoint
 from agentcompass.domain.ports import Harness
-from agentcompass.domain.sandbox import Command, ExecResult, SandboxOwner, SandboxSpec
+from agentcompass.domain.sandbox import Command, ExecResult, SandboxSpec
+from agentcompass.testing.environment import an_owner
 from agentcompass.testing.fakes import FakeEnvironment, FakeSandbox
 from agentcompass.testing.harness import HarnessContract, Recording, RunsCommands, prepared_task
 from pydantic import SecretStr
@@ -220,8 +221,7 @@ async def test_on_this_machine_the_agent_reads_its_task_and_answers(tmp_path: Pa
     )
     recording = Recording(tmp_path)
     environment = HostProcessEnvironment(HostProcessParameters(root_folder=tmp_path / "sandboxes"))
-    owner = SandboxOwner(run_id="run", task_id="task-1", attempt=1, host="host", process="1-1")
-    async with environment.open(SandboxSpec(), owner) as sandbox:
+    async with environment.open(SandboxSpec(), an_owner()) as sandbox:
         result = await CommandHarness(parameters).run(prepared_task(), sandbox, None, recording.context)
     await environment.close()
 

@@ -19,7 +19,8 @@ from agentcompass.domain.attempt import ExitReason, HarnessResult
 from agentcompass.domain.errors import ConfigError, ContextExceeded, HarnessFailed, ModelBusy, SandboxLost
 from agentcompass.domain.model import ModelEndpoint, ModelRequest, ModelResponse, Price, ToolCall, Usage
 from agentcompass.domain.ports import Harness
-from agentcompass.domain.sandbox import Command, ExecResult, SandboxOwner, SandboxSpec
+from agentcompass.domain.sandbox import Command, ExecResult, SandboxSpec
+from agentcompass.testing.environment import an_owner
 from agentcompass.testing.fakes import FakeEnvironment, FakeModel, FakeSandbox, reply
 from agentcompass.testing.fakes.model import FakeModelParameters, Reply
 from agentcompass.testing.fakes.sandbox import ExecScript
@@ -633,8 +634,7 @@ async def test_on_this_machine_it_works_and_submits_byte_for_byte(tmp_path: Path
     ]
     model = FakeModel(replies=replies)
     environment = HostProcessEnvironment(HostProcessParameters(root_folder=tmp_path / "sandboxes"))
-    owner = SandboxOwner(run_id="run", task_id="task-1", attempt=1, host="host", process="1-1")
-    async with environment.open(SandboxSpec(), owner) as sandbox:
+    async with environment.open(SandboxSpec(), an_owner()) as sandbox:
         harness = MiniSweAgentHarness(MiniSweAgentParameters(timeout=1))
         result = await harness.run(prepared_task(), sandbox, model, recording.context)
     await environment.close()

@@ -18,9 +18,10 @@ from agentcompass.domain.attempt import ExitReason, HarnessResult
 from agentcompass.domain.errors import ConfigError, SandboxFailed, SandboxLost, VerifierFailed
 from agentcompass.domain.ports import Sandbox
 from agentcompass.domain.resolving import resolve_spec
-from agentcompass.domain.sandbox import Command, ExecResult, SandboxOwner
+from agentcompass.domain.sandbox import Command, ExecResult
 from agentcompass.domain.task import Grade, PreparedTask, Task, TaskSelection
 from agentcompass.testing.benchmark import a_context, apply_solution
+from agentcompass.testing.environment import an_owner
 from agentcompass.testing.task_folders import ANSWER_TEST, REWARD, TASK_TOML, write_task
 
 LOGS = '"${AGENTCOMPASS_ROOT:-}/logs/verifier"'
@@ -101,8 +102,7 @@ async def life(tmp_path: Path, **parameters: object) -> AsyncIterator[Life]:
     (task,) = await benchmark.load_tasks(TaskSelection())
     environment = HostProcessEnvironment(HostProcessParameters(root_folder=tmp_path / "sandboxes"))
     fields = TaskDirectoryRecipe()(without_users(task), "host_process")
-    owner = SandboxOwner(run_id="r", task_id="t", attempt=1, host="h", process="0-0")
-    async with environment.open(resolve_spec({}, fields, {}, 600), owner) as inner:
+    async with environment.open(resolve_spec({}, fields, {}, 600), an_owner()) as inner:
         sandbox = CountingSandbox(inner)
         prepared = await benchmark.prepare(task, sandbox, a_context(task, tmp_path))
         yield Life(benchmark, prepared, sandbox, tmp_path)
@@ -478,15 +478,6 @@ async def test_output_that_is_not_utf_8_is_kept_byte_for_byte(tmp_path: Path) ->
     assert (it.logs / "verifier" / "test-stdout.txt").read_bytes() == b"a\360\237\230b"
 
 
-async def test_a_reward_that_changes_after_tests_whose_output_is_not_utf_8_does_not_count(tmp_path: Path) -> None:
-    make(tmp_path, test=f"#!/bin/bash\nprintf '\\377'\necho 0 > {REWARD}\n")
-    async with life(tmp_path) as it:
-        forge_before_downloads(it)
-        grade = await it.grade()
-
-    assert grade.score == 0
-
-
 async def test_long_output_is_fetched_and_kept_whole(tmp_path: Path) -> None:
     make(tmp_path, test=f"#!/bin/bash\nseq 100000\necho 1 > {REWARD}\n")
     async with life(tmp_path) as it:
@@ -497,8 +488,9 @@ async def test_long_output_is_fetched_and_kept_whole(tmp_path: Path) -> None:
     assert (it.logs / "verifier" / "test-stdout.txt").read_text().splitlines()[-1] == "100000"
 
 
-async def test_a_reward_that_changes_after_the_tests_have_ended_does_not_count(tmp_path: Path) -> None:
-    make(tmp_path, test=f"#!/bin/bash\necho x > {LOGS}/other\necho 0 > {REWARD}\n")
+@pytest.mark.parametrize("downloaded", ["printf '\\377'", f"echo x > {LOGS}/other"], ids=["output", "file"])
+async def test_a_reward_that_changes_after_the_tests_have_ended_does_not_count(tmp_path: Path, downloaded: str) -> None:
+    make(tmp_path, test=f"#!/bin/bash\n{downloaded}\necho 0 > {REWARD}\n")
     async with life(tmp_path) as it:
         forge_before_downloads(it)
         grade = await it.grade()
@@ -587,15 +579,31 @@ async def test_a_process_that_clears_the_verifiers_folder_is_killed_and_the_test
     assert it.sandbox.calls.count("kill_processes") == 1
 
 
-FORGER = f"""#!/bin/bash
-echo '{{"reward": 1}}' > {LOGS}/reward.json
-"""
+PROGRAM_TEST = f"#!/bin/bash\n./program\necho 0 > {REWARD}\n"
+FORGER = f"echo '{{\"reward\": 1}}' > {LOGS}/reward.json"
+
+
+def writing(program: str) -> str:
+    """The agent leaves this as `./program`, which PROGRAM_TEST runs."""
+    return f"cat > program <<'END'\n#!/bin/bash\n{program}\nEND\nchmod +x program"
+
+
+async def final_refusal(tmp_path: Path, match: str, *, test: str = PROGRAM_TEST, program: str = "") -> Life:
+    """A grade without a verdict, and without another chance."""
+    make(tmp_path, test=test)
+    async with life(tmp_path) as it:
+        await it.run(writing(program))
+        with pytest.raises(VerifierFailed, match=match) as caught:
+            await it.grade()
+
+    assert not caught.value.transient
+    return it
 
 
 async def test_a_reward_file_that_the_tests_do_not_write_counts_in_no_run(tmp_path: Path) -> None:
-    make(tmp_path, test=f"#!/bin/bash\n./program\necho 0 > {REWARD}\n")
+    make(tmp_path, test=PROGRAM_TEST)
     async with life(tmp_path) as it:
-        await it.run(f"cat > program <<'END'\n{FORGER}END\nchmod +x program")
+        await it.run(writing(FORGER))
         grade = await it.grade()
 
     assert isinstance(grade.extra["verify_log"], dict)
@@ -604,13 +612,7 @@ async def test_a_reward_file_that_the_tests_do_not_write_counts_in_no_run(tmp_pa
 
 
 async def test_a_forged_reward_of_tests_that_were_ended_before_theirs_is_no_verdict(tmp_path: Path) -> None:
-    make(tmp_path, test=f"#!/bin/bash\n./program\necho 0 > {REWARD}\n")
-    async with life(tmp_path) as it:
-        await it.run(f"cat > program <<'END'\n{FORGER}kill -9 $PPID\nEND\nchmod +x program")
-        with pytest.raises(VerifierFailed, match=r"no reward\.txt or reward\.json") as caught:
-            await it.grade()
-
-    assert not caught.value.transient
+    await final_refusal(tmp_path, r"no reward\.txt or reward\.json", program=f"{FORGER}\nkill -9 $PPID")
 
 
 async def test_a_reward_file_that_no_test_names_may_be_a_tools(tmp_path: Path) -> None:
@@ -625,23 +627,13 @@ async def test_a_reward_file_that_no_test_names_may_be_a_tools(tmp_path: Path) -
 async def test_programs_that_remove_what_the_tests_write_in_each_run_give_the_agent_no_other_chance(
     tmp_path: Path,
 ) -> None:
-    make(tmp_path, test=f"#!/bin/bash\n./program\necho 0 > {REWARD}\n")
-    async with life(tmp_path) as it:
-        await it.run(f"printf '#!/bin/bash\\nrm -rf %s/*\\n' '{LOGS}' > program; chmod +x program")
-        with pytest.raises(VerifierFailed, match="what the tests wrote was removed, although") as caught:
-            await it.grade()
+    it = await final_refusal(tmp_path, "what the tests wrote was removed, although", program=f"rm -rf {LOGS}/*")
 
-    assert not caught.value.transient
     assert it.sandbox.calls.count("kill_processes") == 1
 
 
 async def test_an_end_of_the_tests_shell_gives_the_agent_no_other_chance(tmp_path: Path) -> None:
-    make(tmp_path, test="#!/bin/bash\nkill -9 $PPID\n")
-    async with life(tmp_path) as it:
-        with pytest.raises(VerifierFailed, match="the tests' shell was ended: status 137") as caught:
-            await it.grade()
-
-    assert not caught.value.transient
+    await final_refusal(tmp_path, "the tests' shell was ended: status 137", test="#!/bin/bash\nkill -9 $PPID\n")
 
 
 async def test_tests_that_clear_their_own_folder_run_once(tmp_path: Path) -> None:
@@ -778,6 +770,9 @@ async def test_a_sandbox_that_dies_while_artifacts_are_collected_is_passed_on(tm
             await it.collect(None)
 
 
+NOT_FETCHED = {"/logs/agent": "not fetched: the limit of 0.3 s for all that is kept was reached"}
+
+
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is only kept has to be there at once."""
@@ -793,9 +788,7 @@ async def test_a_slow_download_of_what_is_only_kept_loses_no_verdict(tmp_path: P
         grade = await it.grade()
 
     assert grade.correct
-    assert grade.extra["artifacts"] == {
-        "/logs/agent": "not fetched: the limit of 0.3 s for all that is kept was reached"
-    }
+    assert grade.extra["artifacts"] == NOT_FETCHED
 
 
 @pytest.mark.usefixtures("hasty")
@@ -806,7 +799,7 @@ async def test_a_slow_download_of_an_artifact_is_told_and_loses_no_work(tmp_path
         it.sandbox.inner.download = endless  # type: ignore[method-assign]  # a slow line
         extra = await it.collect(None)
 
-    assert extra == {"artifacts": {"/logs/agent": "not fetched: the limit of 0.3 s for all that is kept was reached"}}
+    assert extra == {"artifacts": NOT_FETCHED}
 
 
 @pytest.mark.usefixtures("hasty")
@@ -822,16 +815,18 @@ async def test_a_slow_download_of_logs_hides_no_reason_why_there_is_no_verdict(t
 
 @pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("how", ["lost", "failed", "endless"])
-@pytest.mark.parametrize("verdict", [f"echo 0.5 > {REWARD}", f"echo 0 > {REWARD}; echo '{{}}' > {LOGS}/ctrf.json"])
+@pytest.mark.parametrize(
+    ("verdict", "score"), [(f"echo 0.5 > {REWARD}", 0.5), (f"echo 0 > {REWARD}; echo '{{}}' > {LOGS}/ctrf.json", 0)]
+)
 async def test_output_that_changes_no_verdict_loses_none_where_it_cannot_be_fetched(
-    tmp_path: Path, verdict: str, how: str
+    tmp_path: Path, verdict: str, score: float, how: str
 ) -> None:
     make(tmp_path, test=f"#!/bin/bash\nprintf '\\377'\n{verdict}\n")
     async with life(tmp_path) as it:
         it.sandbox.inner.download = {"lost": lost, "failed": failed, "endless": endless}[how]  # type: ignore[method-assign]
         grade = await it.grade()
 
-    assert grade.score in (0, 0.5)
+    assert grade.score == score
 
 
 async def test_output_that_may_tell_why_there_is_a_zero_is_needed(tmp_path: Path) -> None:
