@@ -11,6 +11,7 @@ from ....domain.ports import Sandbox
 from ....domain.sandbox import Command
 from .sandbox_logs import SIZE_FUNCTION, fetched, keep_deadline, read_size, size_call
 from .task_toml import CollectHook, TaskToml
+from .working_directory import exec_in_working_directory
 
 log = structlog.get_logger()
 MAX_ARTIFACT_BYTES = 256 * 1024 * 1024
@@ -69,7 +70,7 @@ def _script(sources: list[PurePosixPath]) -> str:
 async def _run_hook(sandbox: Sandbox, hook: CollectHook) -> None:
     command = Command(script=hook.command, user=hook.user, timeout_s=hook.timeout_sec)
     try:
-        result = await sandbox.exec(command)
+        result = await exec_in_working_directory(sandbox, command)
     except SandboxFailed as exc:
         log.warning("collect_hook.failed", command=hook.command, error=str(exc))
         return

@@ -3,9 +3,7 @@
 import asyncio
 import secrets
 import stat
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -21,6 +19,7 @@ from .sandbox_logs import fetched, keep_deadline, why_not_kept
 from .verdict import MAX_CTRF_BYTES, MAX_REWARD_BYTES
 from .verifier_report import MAX_REPORT_BYTES, REPORTED_FILES, Report, TornReport, read_report
 from .verifier_script import DISTURBED, NEEDS_ROOT, NOT_READY, NOT_ROOT, RUN, report_script, setup_script
+from .working_directory import exec_in_working_directory
 
 log = structlog.get_logger()
 VERIFIER_LOGS = PurePosixPath("/logs/verifier")
@@ -48,14 +47,16 @@ class VerifierDisturbed(VerifierFailed):
 
 
 class VerifierEnded(VerifierFailed):
-    """The tests' shell was ended before it had told all: a program of the agent's that the tests run can do that."""
+    """A shell was not started, or ended before it had told all: a program of the agent's can bring that about."""
 
     transient = False
 
 
+_CANNOT_START = 126
 _ENDINGS: Mapping[int | None, tuple[str, type[VerifierFailed]]] = {
     NOT_READY: ("the tests could not be put in", VerifierFailed),
     DISTURBED: ("the tests could not be put in", VerifierDisturbed),
+    _CANNOT_START: ("no command can be started as this user", VerifierEnded),
 }
 
 
@@ -171,11 +172,11 @@ class _Verification:
             if result.exit_code != NOT_ROOT:
                 return self._report(self._ended(result))
         self._root = "root"
-        prepared = _checked(await self._exec_beside(setup))
+        prepared = _checked(await self._exec_beside(setup), "putting the tests in")
         if prepared.timed_out:
             raise SandboxFailed(f"putting the tests in took more than {ROOT_LIMIT_S:g} s")
         tested = self._ended(await self._exec_tests(RUN))
-        reported = _checked(await self._exec_beside(self._report_script()))
+        reported = _checked(await self._exec_beside(self._report_script()), "the report")
         return self._report(prepared.stdout + tested + reported.stdout)
 
     async def _exec_tests(self, script: str) -> ExecResult:
@@ -187,7 +188,7 @@ class _Verification:
             timeout_s=run.limit_s,
             max_output_bytes=MAX_REPORT_BYTES,
         )
-        return await self._exec(command)
+        return await exec_in_working_directory(self._sandbox, command)
 
     async def _exec_beside(self, script: str) -> ExecResult:
         command = Command(
@@ -197,35 +198,13 @@ class _Verification:
             timeout_s=ROOT_LIMIT_S,
             max_output_bytes=MAX_REPORT_BYTES,
         )
-        return await self._exec(command)
-
-    async def _exec(self, command: Command) -> ExecResult:
-        """In the working directory, made again where the agent has removed it, or in / where it cannot be made."""
-        result = await self._sandbox.exec(command)
-        if _began(result):
-            return result
-        log.warning("working_directory.missing", message=last_line(result.stderr))
-        if await self._make_working_directory():
-            result = await self._sandbox.exec(command)
-        if _began(result):
-            return result
-        return await self._sandbox.exec(command.model_copy(update={"cwd": PurePosixPath("/")}))
-
-    async def _make_working_directory(self) -> bool:
-        """Only the sandbox knows where it is, and puts relative paths there."""
-        with _empty_folder() as empty:
-            try:
-                await self._sandbox.upload(empty, PurePosixPath("."))
-            except SandboxFailed as exc:
-                log.warning("working_directory.not_made", error=str(exc))
-                return False
-        return True
+        return await exec_in_working_directory(self._sandbox, command)
 
     def _ended(self, result: ExecResult) -> str:
         self._duration_s = result.duration_s
         if result.timed_out:
             raise VerifierTimedOut("tests", self._run.limit_name, self._run.limit_s, result.duration_s)
-        return _checked(result).stdout
+        return _checked(result, "the tests' shell").stdout
 
     def _report_script(self) -> str:
         folders = {path: folder.max_bytes for path, folder in self._folders.items()}
@@ -313,23 +292,10 @@ def _closed(path: Path) -> bool:
     return not stat.S_ISLNK(mode) and mode & wanted != wanted
 
 
-@contextmanager
-def _empty_folder() -> Iterator[Path]:
-    """Open to all users, as its modes are kept."""
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder).chmod(0o777)
-        yield Path(folder)
-
-
-def _began(result: ExecResult) -> bool:
-    """No script of ours ends so; a sandbox without the working directory does."""
-    return result.exit_code != 1 or bool(result.stdout)
-
-
-def _checked(result: ExecResult) -> ExecResult:
+def _checked(result: ExecResult, doing: str) -> ExecResult:
     if result.ok or result.timed_out:
         return result
-    what, kind = _ENDINGS.get(result.exit_code, ("the tests' shell was ended", VerifierEnded))
+    what, kind = _ENDINGS.get(result.exit_code, (f"{doing} was ended", VerifierEnded))
     raise kind(f"{what}: status {result.exit_code}, {last_line(result.stderr) or 'no message'}")
 
 
