@@ -3,6 +3,8 @@
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -28,6 +30,19 @@ async def test_only_known_tokens_get_in(modal_server: ModalServer) -> None:
         with pytest.raises(modal.exception.AuthError):
             await client.hello.aio()
     assert modal_server.calls("ClientHello")[-1]["headers"]["x-modal-token-id"] == "ak-1"
+
+
+def test_modal_setup_stores_a_token_that_gets_in(modal_server: ModalServer, tmp_path: Path) -> None:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("MODAL_")}
+    env = {**kept, "HOME": str(tmp_path), "MODAL_SERVER_URL": modal_server.url, "BROWSER": "true"}
+    told = [
+        subprocess.run([sys.executable, "-m", "modal", *words], env=env, capture_output=True, text=True, check=False)
+        for words in (["setup"], ["token", "info"])
+    ]
+
+    assert [ended.returncode for ended in told] == [0, 0], told
+    assert "test-workspace" in told[1].stdout
+    assert "as-test" in (tmp_path / ".modal.toml").read_text()
 
 
 async def test_one_workspace_does_not_see_the_others_sandboxes(account: Account, modal_server: ModalServer) -> None:

@@ -14,6 +14,8 @@ from modal_proto import api_pb2
 from settings import Settings
 
 DEFAULT_WORKSPACE = "test-workspace"
+OPEN_TO_ALL = {"TokenFlowCreate", "TokenFlowWait"}
+"""What somebody calls who has no token yet."""
 
 
 class Accounts:
@@ -30,6 +32,8 @@ class Accounts:
 
     def guard(self, call: Call) -> None:
         """Raises GRPCError(UNAUTHENTICATED) unless the token is known and, where one is sent, the auth token good."""
+        if call.method in OPEN_TO_ALL:
+            return
         secret = call.headers.get("x-modal-token-secret", "")
         if not call.token_id or self._settings.tokens.get(call.token_id) != secret:
             raise refuse(Status.UNAUTHENTICATED, "Token validation failed: no such token, or a wrong secret")
@@ -90,6 +94,19 @@ class Accounts:
         )
         reply.created_at.FromSeconds(int(time.time()) - 3600)
         return reply
+
+    async def TokenFlowCreate(self, call: Call, request: Any) -> api_pb2.TokenFlowCreateResponse:
+        return api_pb2.TokenFlowCreateResponse(
+            token_flow_id=new_id("tf-"), web_url="http://127.0.0.1/", code="1234", wait_secret=self._secret
+        )
+
+    async def TokenFlowWait(self, call: Call, request: api_pb2.TokenFlowWaitRequest) -> api_pb2.TokenFlowWaitResponse:
+        """The user has agreed at once, and is given the first of the tokens."""
+        if request.wait_secret != self._secret:
+            raise refuse(Status.PERMISSION_DENIED, "a token flow of somebody else")
+        token_id, token_secret = next(iter(self._settings.tokens.items()))
+        workspace = self._settings.workspaces.get(token_id, DEFAULT_WORKSPACE)
+        return api_pb2.TokenFlowWaitResponse(token_id=token_id, token_secret=token_secret, workspace_username=workspace)
 
     async def AuthTokenGet(self, call: Call, request: Any) -> api_pb2.AuthTokenGetResponse:
         return api_pb2.AuthTokenGetResponse(token=self.jwt(call.token_id))
