@@ -5,8 +5,10 @@ import os
 import socket
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from agentcompass.adapters.benchmarks.task_directory import git_source
 from agentcompass.adapters.benchmarks.task_directory.benchmark import TaskDirectoryBenchmark, TaskDirectoryParameters
 from agentcompass.adapters.benchmarks.task_directory.git_source import checkout, shown_url
 from agentcompass.adapters.benchmarks.terminal_bench_2 import (
@@ -251,6 +253,15 @@ async def test_a_fetch_that_hangs_ends_at_its_limit(tmp_path: Path) -> None:
             await checkout(url, "main", tmp_path / "cache", limit_s=0.5)
 
     assert [names(folder) for folder in (tmp_path / "cache").iterdir()] == [[]]
+
+
+async def test_git_that_does_not_die_in_time_does_not_hide_why_it_was_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(git_source, "_KILL_LIMIT_S", 0.01)
+    monkeypatch.setattr(os, "killpg", lambda *_: None)
+    with capture_logs() as events:
+        await git_source._killed(SimpleNamespace(pid=1, wait=asyncio.Event().wait))
+
+    assert [event["event"] for event in events] == ["cleanup.abandoned"]
 
 
 @pytest.mark.parametrize(

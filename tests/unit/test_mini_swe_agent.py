@@ -557,6 +557,22 @@ async def test_cancelled_in_a_model_call_no_other_call_follows(tmp_path: Path) -
     assert driven.environment.recent[0].execs == 0
 
 
+async def test_a_last_step_that_cannot_be_recorded_in_time_does_not_hide_the_cancellation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentcompass.adapters.harnesses.mini_swe_agent.harness.FLUSH_LIMIT_S", 0.01)
+    entered = asyncio.Event()
+
+    async def never(*_: object) -> Any:
+        entered.set()
+        await asyncio.Event().wait()
+
+    driven = Driven(tmp_path, says("sleep 1000"), exec_script=never)
+    monkeypatch.setattr(driven.recording.context, "record_step", never)
+
+    await cancel_when(entered, asyncio.create_task(driven.run()))
+
+
 async def test_a_call_cancelled_by_somebody_else_is_the_harnesss_failure(tmp_path: Path) -> None:
     async def cancels_itself(request: ModelRequest) -> ModelResponse:
         raise asyncio.CancelledError

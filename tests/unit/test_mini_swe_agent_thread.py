@@ -108,4 +108,4 @@ async def test_a_thread_that_does_not_end_is_reported_and_left() -> None:
             await running
     release.set()
 
-    assert [(entry["event"], entry["thread"]) for entry in logs] == [("thread.abandoned", "stuck")]
+    assert [(entry["event"], entry["what"]) for entry in logs] == [("cleanup.abandoned", "end of thread 'stuck'")]

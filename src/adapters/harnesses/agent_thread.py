@@ -9,12 +9,9 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-import structlog
-
 from ...domain.errors import HarnessFailed
-from ..support.cleanup import finished_despite_cancel
+from ..support.cleanup import cleaned_up, exception_seen
 
-log = structlog.get_logger()
 T = TypeVar("T")
 END_LIMIT_S = 60.0
 """How long a cut thread may take to end: the call in flight has a command to kill."""
@@ -87,26 +84,12 @@ async def run_in_thread(work: Callable[[LoopCalls], T], *, name: str, end_limit_
         raise HarnessFailed(f"a call of {name} was cancelled from outside") from exc
     except asyncio.CancelledError:
         calls.cut()
-        await _wait_for_end(ended, name, end_limit_s)
+        ended.add_done_callback(exception_seen)
+        await cleaned_up(asyncio.wait({ended}), end_limit_s, f"end of thread {name!r}")
         raise
     finally:
         if ended.done():
             thread.join(timeout=1)  # it has nothing left to do
-
-
-async def _wait_for_end(ended: "asyncio.Future[T]", name: str, limit_s: float) -> None:
-    try:
-        await finished_despite_cancel(asyncio.wait({ended}), limit_s)
-    except TimeoutError:
-        log.error("thread.abandoned", thread=name, limit_s=limit_s)
-    finally:
-        ended.add_done_callback(_retrieve)
-
-
-def _retrieve(ended: "asyncio.Future[T]") -> None:
-    """The cancellation outranks how the thread ended, which asyncio would complain that nobody looked at."""
-    if not ended.cancelled():
-        ended.exception()
 
 
 def _main(

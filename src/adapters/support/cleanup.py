@@ -39,6 +39,17 @@ async def finished_despite_cancel(work: Awaitable[T], limit_s: float) -> T:
     return task.result()
 
 
+async def cleaned_up(work: Awaitable[object], limit_s: float, what: str) -> None:
+    """Await a clean-up as `finished_despite_cancel` does; that it took too long is the event `cleanup.abandoned`.
+
+    What brought the clean-up about, a cancellation above all, outranks that.
+    """
+    try:
+        await finished_despite_cancel(work, limit_s)
+    except TimeoutError as exc:
+        log.error("cleanup.abandoned", what=what, error=str(exc) or type(exc).__name__)
+
+
 def exception_seen(work: "asyncio.Future[Any]") -> None:
     """A callback for work that nobody awaits any more: asyncio does not complain of its exception."""
     if not work.cancelled():

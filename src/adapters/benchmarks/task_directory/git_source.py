@@ -15,7 +15,7 @@ from urllib.parse import urlsplit, urlunsplit
 import structlog
 
 from ....domain.errors import ConfigError
-from ...support.cleanup import finished_despite_cancel
+from ...support.cleanup import cleaned_up
 from .task_folder import first_lfs_pointer, may_be_of_a_task
 
 log = structlog.get_logger()
@@ -37,6 +37,7 @@ _OF_ANOTHER_REPOSITORY = re.compile(
 """Variables that lead git to other files, or give it settings for one command; those of the user's network stay.
 GIT_LFS_SKIP_SMUDGE, which many set for their own work, would leave pointers in the place of files."""
 _MAX_MESSAGE = 300
+_KILL_LIMIT_S = 5
 
 
 @dataclass(frozen=True)
@@ -209,7 +210,7 @@ async def _killed(process: asyncio.subprocess.Process) -> None:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
         return
-    await finished_despite_cancel(process.wait(), 5)
+    await cleaned_up(process.wait(), _KILL_LIMIT_S, "end of git")
 
 
 def _environment(url: str) -> Mapping[str, str]:

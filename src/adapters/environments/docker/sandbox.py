@@ -4,7 +4,6 @@ import asyncio
 import tarfile
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
@@ -14,7 +13,7 @@ from docker.errors import NotFound
 
 from ....domain.errors import AgentCompassError, SandboxFailed, SandboxLost, SandboxStartFailed
 from ....domain.sandbox import Command, ExecResult, SandboxSpec
-from ...support.cleanup import exception_seen, finished_despite_cancel
+from ...support.cleanup import cleaned_up, exception_seen
 from ...support.shell_supervision import Mark, kill_all_argv, supervised_argv
 from ...support.supervised_commands import (
     AFTER_KILL_S,
@@ -137,8 +136,7 @@ class DockerSandbox:
                     return True
                 await self._check_end(run, work, folder)
             except asyncio.CancelledError:
-                with suppress(TimeoutError):  # the cancellation outranks it
-                    await finished_despite_cancel(quietly(self._kill(run, work, folder)), KILL_LIMIT_S)
+                await cleaned_up(quietly(self._kill(run, work, folder)), KILL_LIMIT_S, "kill of a command")
                 raise
         return False
 
@@ -272,8 +270,7 @@ async def _ended_or_cut(work: "asyncio.Future[T]", stream: CutableStream) -> Non
     except asyncio.CancelledError:
         stream.cut()
         work.add_done_callback(exception_seen)
-        with suppress(TimeoutError):
-            await finished_despite_cancel(asyncio.wait({work}), _CUT_LIMIT_S)
+        await cleaned_up(asyncio.wait({work}), _CUT_LIMIT_S, "end of a transfer")
         raise
 
 

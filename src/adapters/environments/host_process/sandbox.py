@@ -18,7 +18,7 @@ import structlog
 
 from ....domain.errors import ConfigError, SandboxFailed, SandboxLost
 from ....domain.sandbox import Command, ExecResult
-from ...support.cleanup import finished_despite_cancel
+from ...support.cleanup import cleaned_up, finished_despite_cancel
 from .folder import HOME, TEMPORARY, SandboxFolder
 from .output import OutputPipe, output_pipes
 from .processes import Mark, group_alive, kill_marked
@@ -126,8 +126,7 @@ class HostSandbox:
             process = await spawned(program, cwd, variables, stdin, pipes)
             return await self._ended(process, command.timeout_s, token, pipes, started)
         except asyncio.CancelledError:
-            with suppress(TimeoutError):  # the cancellation outranks it
-                await self._kill_command(token, process)
+            await cleaned_up(self._kill_command(token, process), QUEUE_LIMIT_S, "kill of a command")
             raise
         except NotStarted as exc:
             return failed(exc.exit_code, str(exc), started)
@@ -149,7 +148,8 @@ class HostSandbox:
             pipe.hand_over()
         timed_out = await outlived(process, limit_s)
         if timed_out:
-            await self._kill_command(token, process)
+            async with asyncio.timeout(QUEUE_LIMIT_S):
+                await self._kill_command(token, process)
         for pipe in pipes:
             pipe.settle()
         return result(None if timed_out else process.returncode, pipes, started)
@@ -158,15 +158,12 @@ class HostSandbox:
         groups = frozenset({process.pid} if process else ())
         mark = Mark(f"{COMMAND_MARK}={token}", groups)
 
-        async def killed() -> None:
-            survivors = await self._ending.within(2 * KILL_LIMIT_S, partial(kill_marked, mark, KILL_LIMIT_S))
-            if survivors:
-                log.error("command.survived", sandbox=self.id, pids=sorted(survivors))
-            elif process is not None:
-                async with asyncio.timeout(KILL_LIMIT_S):
-                    await process.wait()
-
-        await finished_despite_cancel(killed(), QUEUE_LIMIT_S)
+        survivors = await self._ending.within(2 * KILL_LIMIT_S, partial(kill_marked, mark, KILL_LIMIT_S))
+        if survivors:
+            log.error("command.survived", sandbox=self.id, pids=sorted(survivors))
+        elif process is not None:
+            async with asyncio.timeout(KILL_LIMIT_S):
+                await process.wait()
 
     def _forget_ended(self) -> None:
         self._pipes = {pipe for pipe in self._pipes if not pipe.closed}

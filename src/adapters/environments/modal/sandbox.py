@@ -4,7 +4,6 @@ import asyncio
 import tarfile
 import time
 from collections.abc import Awaitable, Sequence
-from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
@@ -12,7 +11,7 @@ import modal
 
 from ....domain.errors import AgentCompassError, SandboxFailed, SandboxLost
 from ....domain.sandbox import Command, ExecResult, SandboxSpec
-from ...support.cleanup import exception_seen, finished_despite_cancel
+from ...support.cleanup import cleaned_up, exception_seen
 from ...support.shell_supervision import Mark, supervised_argv
 from ...support.supervised_commands import (
     AFTER_KILL_S,
@@ -135,8 +134,7 @@ class ModalSandbox:
                     await self._kill(run, work, folder)
                     return True
             except asyncio.CancelledError:
-                with suppress(TimeoutError):
-                    await finished_despite_cancel(quietly(self._kill(run, work, folder)), KILL_LIMIT_S)
+                await cleaned_up(quietly(self._kill(run, work, folder)), KILL_LIMIT_S, "kill of a command")
                 raise
             if (error := work.exception()) is not None:
                 raise await self._error(error, "exec") from error

@@ -12,7 +12,7 @@ from ....domain.ports import Model, Sandbox
 from ....domain.redaction import Redactor
 from ....domain.task import PreparedTask
 from ....domain.value import Parameters
-from ...support.cleanup import finished_despite_cancel
+from ...support.cleanup import cleaned_up
 from ..agent_thread import LoopCalls, run_in_thread
 from .config import AgentSettings, MiniSweAgentParameters, refuse_unwatched, resolve_settings
 from .environment import SandboxEnvironment
@@ -60,7 +60,7 @@ class MiniSweAgentHarness:
         try:
             return await run_in_thread(attempt.work, name=f"mini-swe-agent {context.task_id}.{context.attempt}")
         finally:
-            await finished_despite_cancel(attempt.flush(), FLUSH_LIMIT_S)
+            await cleaned_up(attempt.flush(), FLUSH_LIMIT_S, f"last step of {context.task_id}.{context.attempt}")
 
 
 class _Attempt:
