@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..adapters.support.liveness import dead_runs
@@ -10,8 +11,9 @@ from ..domain.errors import AgentCompassError, ConfigError
 from ..domain.ports import Environment
 from ..domain.sandbox import Check, SweepSelector, SweptSandbox
 from .catalog import Catalog, Kind
-from .preflight import refuse_unready
+from .preflight import refuse_unreachable
 from .settings import Flags, load_environment
+from .sweep import bounded_sweep
 
 
 def checks(names: Sequence[str], config: Sequence[Path]) -> Mapping[str, list[Check]]:
@@ -21,9 +23,16 @@ def checks(names: Sequence[str], config: Sequence[Path]) -> Mapping[str, list[Ch
     return asyncio.run(_checks({name: _opened(name, config, catalog) for name in chosen}))
 
 
-def swept(
-    name: str | None, run_id: str | None, config: Sequence[Path], params: str | None = None
-) -> list[SweptSandbox]:
+@dataclass(frozen=True)
+class Swept:
+    """What became of what dead runs left behind."""
+
+    sandboxes: Sequence[SweptSandbox]
+    unreached: Sequence[str]
+    """Why environments that nobody named were passed over."""
+
+
+def swept(name: str | None, run_id: str | None, config: Sequence[Path], params: str | None = None) -> Swept:
     """Stop what dead runs left behind, in one environment (by its `params`) or in all that can be reached."""
     if params is not None and name is None:
         raise ConfigError("--env-params are those of one environment", hint="name it with --env")
@@ -52,21 +61,23 @@ async def _checked(environment: Environment) -> list[Check]:
         await environment.close()
 
 
-async def _swept(
-    environments: Sequence[Environment], selector: SweepSelector, *, is_asked_for: bool
-) -> list[SweptSandbox]:
+async def _swept(environments: Sequence[Environment], selector: SweepSelector, *, is_asked_for: bool) -> Swept:
     """An environment that is out of reach is an error only where it was named."""
     stopped: list[SweptSandbox] = []
+    unreached: list[str] = []
     for environment in environments:
         try:
-            await refuse_unready(environment)
-            stopped += await environment.sweep(selector)
-        except ConfigError:
-            if is_asked_for:
-                raise
+            await refuse_unreachable(environment)
+            stopped += await bounded_sweep(environment, selector)
         except AgentCompassError as exc:
+            failure = exc if isinstance(exc, ConfigError) else _named(environment, exc)
             if is_asked_for:
-                raise ConfigError(f"environment {environment.name!r}: {exc.message}", hint=exc.hint) from exc
+                raise failure from exc.__cause__
+            unreached.append(str(failure))
         finally:
             await environment.close()
-    return stopped
+    return Swept(stopped, unreached)
+
+
+def _named(environment: Environment, error: AgentCompassError) -> ConfigError:
+    return ConfigError(f"environment {environment.name!r}: {error.message}", hint=error.hint)

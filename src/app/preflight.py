@@ -1,6 +1,7 @@
-"""Before a run starts anything: can sandboxes start at all?"""
+"""Before anything is asked of an environment: does it answer, and can sandboxes start at all?"""
 
 import asyncio
+from collections.abc import Sequence
 
 from ..domain.errors import ConfigError
 from ..domain.ports import Environment
@@ -15,7 +16,22 @@ async def refuse_unready(environment: Environment) -> None:
     Raises:
         ConfigError: what every attempt would fail of.
     """
-    for check in await _checks(environment):
+    _refuse_first_fault(environment, await _checks(environment))
+
+
+async def refuse_unreachable(environment: Environment) -> None:
+    """Ask `environment` once; where all is wrong with it, nobody is there, and asking for more might hang.
+
+    Raises:
+        ConfigError: what is wrong first.
+    """
+    checks = await _checks(environment)
+    if not any(check.ok for check in checks):
+        _refuse_first_fault(environment, checks)
+
+
+def _refuse_first_fault(environment: Environment, checks: Sequence[Check]) -> None:
+    for check in checks:
         if not (check.ok or check.is_advice):
             message = f"environment {environment.name!r} is not ready: {check.name}: {check.detail}"
             raise ConfigError(message, hint=check.hint or f"see agentcompass doctor {environment.name}")

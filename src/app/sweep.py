@@ -7,8 +7,9 @@ from contextlib import asynccontextmanager
 import structlog
 
 from ..adapters.support.liveness import dead_runs
+from ..domain.errors import SandboxFailed
 from ..domain.ports import Environment
-from ..domain.sandbox import SweptSandbox
+from ..domain.sandbox import SweepSelector, SweptSandbox
 
 log = structlog.get_logger()
 SWEEP_LIMIT_S = 300.0
@@ -27,10 +28,18 @@ async def dead_runs_swept(environment: Environment) -> AsyncIterator[None]:
         await asyncio.gather(sweeping, return_exceptions=True)
 
 
-async def _sweep(environment: Environment) -> None:
+async def bounded_sweep(environment: Environment, selector: SweepSelector) -> list[SweptSandbox]:
+    """As the port's `sweep`. Raises SandboxFailed: it has not ended within `SWEEP_LIMIT_S`."""
     try:
         async with asyncio.timeout(SWEEP_LIMIT_S):
-            swept = await environment.sweep(dead_runs())
+            return await environment.sweep(selector)
+    except TimeoutError as exc:
+        raise SandboxFailed(f"its sweep has not ended within {SWEEP_LIMIT_S:g} s", hint="sweep again") from exc
+
+
+async def _sweep(environment: Environment) -> None:
+    try:
+        swept = await bounded_sweep(environment, dead_runs())
     except Exception as exc:  # noqa: BLE001 - a plug-in; the run does not need it
         log.warning("sweep.failed", environment=environment.name, error=str(exc) or type(exc).__name__)
         return

@@ -1,12 +1,15 @@
 """What dead runs left is stopped: at the start of a run, and by `cleanup`."""
 
+import asyncio
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
-from agentcompass.adapters.support.liveness import this_host
+from agentcompass.adapters.support.liveness import dead_runs, this_host
+from agentcompass.app import sweep
 from agentcompass.app.cli import main
 from agentcompass.app.sweep import dead_runs_swept
-from agentcompass.domain.errors import SandboxBusy
+from agentcompass.domain.errors import SandboxBusy, SandboxFailed
 from agentcompass.domain.sandbox import Check, SweepSelector, SweptSandbox
 from agentcompass.domain.value import Parameters
 from agentcompass.testing.fakes import FakeEnvironment
@@ -33,6 +36,14 @@ class Unreachable(FakeEnvironment):
         raise SandboxBusy("no answer")
 
 
+class Hanging(FakeEnvironment):
+    """Never answers."""
+
+    async def sweep(self, selector: SweepSelector) -> list[SweptSandbox]:
+        await asyncio.Event().wait()
+        return []
+
+
 class PlaceParameters(Parameters):
     """Where to look."""
 
@@ -55,8 +66,22 @@ class Placed(FakeEnvironment):
         return []
 
 
+class TooSmall(Placed):
+    """Answers, and can start no sandbox such as is wanted."""
+
+    name: ClassVar[str] = "too_small"
+
+    async def check(self) -> list[Check]:
+        return [
+            Check(name="engine", ok=True, detail="there"),
+            Check(name="platform", ok=False, detail="2 cores; cpu=64 is wanted"),
+        ]
+
+
 class Broken(Placed):
-    """Not ready, and would hang if it were asked for more."""
+    """Not there, and would hang if it were asked for more."""
+
+    name: ClassVar[str] = "broken"
 
     async def check(self) -> list[Check]:
         return [Check(name="engine", ok=False, detail="no answer", hint="start it")]
@@ -114,7 +139,44 @@ def test_cleanups_parameters_are_those_of_one_environment(capsys: pytest.Capture
     assert "--env" in said
 
 
-def test_cleanup_asks_no_more_of_an_environment_that_is_not_ready(capsys: pytest.CaptureFixture[str]) -> None:
+def test_cleanup_looks_also_where_no_sandbox_could_start(capsys: pytest.CaptureFixture[str]) -> None:
+    Placed.looked_in.clear()
+    code, _ = cleanup(capsys, "--env", f"{__name__}:TooSmall")
+
+    assert code == 0
+    assert Placed.looked_in == ["here"]
+
+
+def test_cleanup_of_all_tells_what_it_passed_over(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nobody.sock")
+    monkeypatch.setenv("AGENTCOMPASS_ENVIRONMENTS__HOST_PROCESS__ROOT_FOLDER", str(tmp_path))
+    code, said = cleanup(capsys)
+    counted, *passed_over = said.splitlines()
+
+    assert (code, counted) == (0, "0 stopped, 0 could not be stopped")
+    assert [line.split(": ")[:2] for line in passed_over] == [
+        ["passed over", "environment 'docker' is not ready"],
+        ["passed over", "environment 'modal' is not ready"],
+    ]
+
+
+def test_cleanup_of_an_environment_that_fails_to_be_swept_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    code, said = cleanup(capsys, "--env", f"{__name__}:Unreachable")
+
+    assert (code, said) == (2, "error: environment 'fake': no answer\n")
+
+
+async def test_a_sweep_that_hangs_is_told_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep, "SWEEP_LIMIT_S", 0.01)
+
+    with pytest.raises(SandboxFailed, match=r"not ended within 0\.01 s"):
+        await sweep.bounded_sweep(Hanging(), dead_runs())
+
+
+def test_cleanup_asks_no_more_of_an_environment_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
     Placed.looked_in.clear()
     code, said = cleanup(capsys, "--env", f"{__name__}:Broken")
 

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from ..one_line import printable
 from . import options
 
 app = typer.Typer(add_completion=False)
@@ -18,11 +19,13 @@ def cleanup(
     """Stop sandboxes that dead runs left behind; those of live runs are not touched."""
     from ..maintenance import swept
 
-    stopped = swept(env, run_id, config or [], env_params)
-    for sandbox in stopped:
+    found = swept(env, run_id, config or [], env_params)
+    for reason in found.unreached:
+        typer.echo(f"passed over: {printable(reason)}", err=True)
+    for sandbox in found.sandboxes:
         outcome = f"NOT stopped: {sandbox.error}" if sandbox.error else "stopped"
         typer.echo(f"{sandbox.environment}: {sandbox.id} (run {sandbox.run_id}, task {sandbox.task_id}): {outcome}")
-    failed = sum(bool(sandbox.error) for sandbox in stopped)
-    typer.echo(f"{len(stopped) - failed} stopped, {failed} could not be stopped")
+    failed = sum(bool(sandbox.error) for sandbox in found.sandboxes)
+    typer.echo(f"{len(found.sandboxes) - failed} stopped, {failed} could not be stopped")
     if failed:
         raise typer.Exit(1)
