@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -133,6 +135,21 @@ async def test_list_survives_damaged_runs(tmp_path: Path, command: Command) -> N
 
     assert code == 0
     assert [line.split()[0] for line in out.splitlines()] == ["RUN", "name/id"]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
+async def test_list_leaves_out_a_run_that_cannot_be_read_and_tells_it(tmp_path: Path, command: Command) -> None:
+    await stored(tmp_path, {"a": graded()}, run_id="good", tasks=1)
+    folder = await stored(tmp_path, {"a": graded()}, run_id="lost")
+    (folder / "details" / "a.json").unlink()
+    (folder / "details" / "a.json").symlink_to("/proc/self/mem")  # its first byte is an input/output error
+    code, out, err = command("list", "--results-dir", tmp_path)
+    _, as_json, _ = command("list", "--results-dir", tmp_path, "--json")
+
+    assert code == 1
+    assert [line.split()[0] for line in out.splitlines()] == ["RUN", "name/good"]
+    assert re.fullmatch(r"left out name/lost: '.*a\.json' cannot be read: Input/output error \(.*\)\n", err)
+    assert [run["run_id"] for run in json.loads(as_json)] == ["good"]
 
 
 async def test_a_summary_of_another_version_is_read(tmp_path: Path, command: Command) -> None:

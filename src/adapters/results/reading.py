@@ -121,6 +121,22 @@ def read_run(folder: Path) -> StoredRun:
     return StoredRun(folder, info, summary, _state(folder, summary, ended=True), selection_known=True)
 
 
+def read_runs(results_dir: Path) -> tuple[list[StoredRun], list[str]]:
+    """Every run below `results_dir`, and for each that the machine does not give what `read_run` says of it.
+
+    Raises:
+        ConfigError: as `run_folders`.
+    """
+    runs: list[StoredRun] = []
+    unreadable: list[str] = []
+    for folder in run_folders(results_dir):
+        try:
+            runs.append(read_run(folder))
+        except ConfigError as exc:
+            unreadable.append(f"{_run_name(folder)}: {exc}")
+    return runs, unreadable
+
+
 def _state(folder: Path, summary: RunSummary, *, ended: bool) -> str:
     if _is_live(folder):
         return RUNNING

@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from ...adapters.results.reading import find_run, find_task, read_run, read_tasks, run_folders
+from ...adapters.results.reading import find_run, find_task, read_run, read_runs, read_tasks
 from ...adapters.results.swebench_export import ExportFormat, export_run
 from ...adapters.results.views import run_json, run_list, run_page, task_page
+from ..one_line import printable
 from ..settings import Flags, load_results_dir
 from . import options
 from .options import AsJson, Config, ResultsDir
@@ -37,15 +38,18 @@ Task = Annotated[str | None, typer.Argument(help="A task's id: show its attempts
 
 @app.command("list")
 def list_runs(results_dir: ResultsDir = None, config: Config = None, as_json: AsJson = False) -> None:
-    """List the stored runs, one per line."""
+    """List the stored runs, one per line. Exit code 1: some could not be read; stderr names them."""
     folder = _folder(results_dir, config)
-    runs = [read_run(each) for each in run_folders(folder)]
+    runs, unreadable = read_runs(folder)
+    for reason in unreadable:
+        typer.echo(f"left out {printable(reason)}", err=True)
     if as_json:
         typer.echo(json.dumps([run_json(run) for run in runs], indent=2))
     elif runs:
         typer.echo(run_list(runs))
-    else:
+    elif not unreadable:
         typer.echo(f"no runs in {str(folder)!r}", err=True)
+    raise typer.Exit(1 if unreadable else 0)
 
 
 @app.command("show")
