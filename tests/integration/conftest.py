@@ -1,12 +1,14 @@
-"""The Docker engine and the images of the integration tests, made once a session and kept at the engine."""
+"""The Docker engine, its environment, and the images of the integration tests, which are kept at the engine."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import images
 import pytest
+import pytest_asyncio
 from agentcompass.adapters.environments.docker.endpoint import resolve_endpoint
 from agentcompass.adapters.environments.docker.engine import connect
+from agentcompass.adapters.environments.docker.environment import DockerEnvironment, DockerParameters
 from agentcompass.domain.errors import SandboxStartFailed
 from docker import APIClient
 
@@ -45,3 +47,11 @@ def python_image(docker_client: APIClient) -> str:
     """An image with python3 and git."""
     images.make(docker_client, ["python"])
     return images.PYTHON
+
+
+@pytest_asyncio.fixture
+async def environment(docker_client: APIClient) -> AsyncIterator[DockerEnvironment]:
+    """Docker's. It pulls nothing."""
+    environment = DockerEnvironment(DockerParameters(pull_policy="never"))
+    yield environment
+    await environment.close()

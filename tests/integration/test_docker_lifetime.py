@@ -2,13 +2,12 @@
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 from agentcompass.adapters.environments.docker.container import DockerContainer, owner_labels
 from agentcompass.adapters.environments.docker.environment import DockerEnvironment, DockerParameters
 from agentcompass.adapters.environments.docker.images import DockerImage
@@ -24,13 +23,6 @@ from structlog.testing import capture_logs
 pytestmark = pytest.mark.docker
 
 DEAD = "999999999-1"
-
-
-@pytest_asyncio.fixture
-async def environment(docker_client: APIClient) -> AsyncIterator[DockerEnvironment]:
-    environment = DockerEnvironment(DockerParameters(pull_policy="never"))
-    yield environment
-    await environment.close()
 
 
 @pytest.fixture

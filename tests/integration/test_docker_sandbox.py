@@ -23,13 +23,6 @@ from docker import APIClient
 pytestmark = pytest.mark.docker
 
 
-@pytest_asyncio.fixture
-async def environment(docker_client: APIClient) -> AsyncIterator[DockerEnvironment]:
-    environment = DockerEnvironment(DockerParameters(pull_policy="never"))
-    yield environment
-    await environment.close()
-
-
 @pytest.fixture
 def spec(busybox_image: str) -> SandboxSpec:
     return SandboxSpec(image=busybox_image, timeout=300)

@@ -1,4 +1,4 @@
-"""Submissions that pretend, and honest ones, graded in an image like upstream's."""
+"""Submissions that pretend, and the reference solution, graded in an image like upstream's."""
 
 import base64
 import hashlib
@@ -17,7 +17,7 @@ from agentcompass.domain.ports import Sandbox
 from agentcompass.domain.sandbox import SandboxSpec
 from agentcompass.testing.environment import an_owner
 from docker import APIClient
-from swebench_attacks import ATTACKS, HONEST, columns, make_project, patch_of
+from swebench_attacks import ATTACKS, columns, make_project, patch_of
 
 pytestmark = pytest.mark.docker
 TAG = "agentcompass-test/swebench-adder"
@@ -35,7 +35,6 @@ TRIED = (
     "edited tests",
     "deleted tests",
 )
-TRUE = ("the mend", "a mend and a new requirement in setup.cfg", "a mend and a test of its own")
 _DOCKERFILE = """\
 FROM {base}
 RUN apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends python3-pytest \\
@@ -99,30 +98,12 @@ async def test_a_submission_that_pretends_is_false_and_flagged(
     assert ATTACKS[name].flag in found.flags
 
 
-@pytest.mark.parametrize("name", TRUE)
-async def test_an_honest_submission_is_true(name: str, row: Row, sandbox: Sandbox, tmp_path: Path) -> None:
-    patch = patch_of(tmp_path / "submission", *HONEST[name])
-
-    found = await evaluate(sandbox, row, patch, tmp_path / "logs", PATIENCE_S)
-
-    assert found.correct, (tmp_path / "logs" / "test_output.txt").read_text()
-    assert found.outcome == "resolved"
-
-
-async def test_empty_required_lists_are_never_all_passed(row: Row, sandbox: Sandbox, tmp_path: Path) -> None:
-    nothing = row.model_copy(update={"fail_to_pass": (), "pass_to_pass": ()})
-
-    found = await evaluate(sandbox, nothing, row.patch.encode(), tmp_path, PATIENCE_S)
-
-    assert (found.correct, found.flags) == (False, ("no_required_tests",))
-
-
 async def test_the_tests_run_in_the_image_s_own_environment_without_colours(
     row: Row, sandbox: Sandbox, tmp_path: Path
 ) -> None:
     found = await evaluate(sandbox, row, row.patch.encode(), tmp_path, PATIENCE_S)
 
     log = (tmp_path / "test_output.txt").read_text()
-    assert found.flags == ()
+    assert (found.correct, found.flags) == (True, ())
     assert "+ conda activate testbed" in log
     assert "\x1b[" not in log

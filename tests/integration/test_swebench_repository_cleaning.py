@@ -1,16 +1,11 @@
 """Before the agent starts its repository knows the past only; and what cannot be made so is refused."""
 
 import json
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 from agentcompass.adapters.benchmarks.swebench.repository import RepositoryState, prepare_repository
-from agentcompass.adapters.environments.host_process.environment import HostProcessEnvironment, HostProcessParameters
 from agentcompass.domain.errors import BenchmarkBroken
 from agentcompass.domain.ports import Sandbox
-from agentcompass.domain.sandbox import SandboxSpec
-from agentcompass.testing.environment import an_owner
 from swebench_repositories import (
     FUTURE,
     FUTURE_PACKED,
@@ -26,16 +21,10 @@ from swebench_repositories import (
     worked,
 )
 
+pytest_plugins = ("host_process_fixtures",)
+
 DETACHED = 'cd "$R/testbed"; git checkout -q --detach'
 ABSENT = "0" * 40
-
-
-@pytest.fixture
-async def sandbox(tmp_path: Path) -> AsyncIterator[Sandbox]:
-    environment = HostProcessEnvironment(HostProcessParameters(root_folder=tmp_path / "sandboxes"))
-    async with environment.open(SandboxSpec(), an_owner()) as sandbox:
-        yield sandbox
-    await environment.close()
 
 
 async def refused(sandbox: Sandbox, base: str, *scripts: str) -> str:

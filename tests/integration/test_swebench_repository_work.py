@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-from collections.abc import AsyncIterator
 from pathlib import Path, PurePosixPath
 from random import Random
 from typing import cast
@@ -10,22 +9,14 @@ from typing import cast
 import pytest
 from agentcompass.adapters.benchmarks.swebench.repository import RecordGone, RepositoryState, collect_patch
 from agentcompass.adapters.benchmarks.task_directory.verifier_script import NOT_ROOT
-from agentcompass.adapters.environments.host_process.environment import HostProcessEnvironment, HostProcessParameters
 from agentcompass.domain.errors import SandboxFailed
 from agentcompass.domain.ports import Sandbox
-from agentcompass.domain.sandbox import Command, ExecResult, SandboxSpec
-from agentcompass.testing.environment import an_owner
+from agentcompass.domain.sandbox import Command, ExecResult
 from swebench_repositories import AGENT, AS_AGENT, RAW_ONLY, SET_UP, applied, handed_in, prepared, run, tree, worked
 
+pytest_plugins = ("host_process_fixtures",)
+
 ODD_BYTES = b"ab \t\r\x0b\"'\\$`*?[]{}()<>|&;:!#%~=+,.-_@^\x01\x7f\x80\xc3\xa9\xff"
-
-
-@pytest.fixture
-async def sandbox(tmp_path: Path) -> AsyncIterator[Sandbox]:
-    environment = HostProcessEnvironment(HostProcessParameters(root_folder=tmp_path / "sandboxes"))
-    async with environment.open(SandboxSpec(), an_owner()) as sandbox:
-        yield sandbox
-    await environment.close()
 
 
 @pytest.mark.parametrize("what", AGENT)

@@ -9,9 +9,10 @@ from agentcompass.adapters.environments.docker.endpoint import resolve_endpoint
 from agentcompass.adapters.environments.docker.environment import DockerEnvironment, DockerParameters
 from agentcompass.adapters.recipes.task_directory import TaskDirectoryRecipe
 from agentcompass.domain.resolving import resolve_spec
-from agentcompass.domain.sandbox import Command, SandboxOwner
+from agentcompass.domain.sandbox import Command
 from agentcompass.domain.task import Grade, TaskSelection
 from agentcompass.testing.benchmark import a_context
+from agentcompass.testing.environment import an_owner
 from agentcompass.testing.task_folders import ANSWER_TEST, REWARD, TASK_TOML, write_task
 from docker import APIClient
 
@@ -26,9 +27,8 @@ async def graded(
     benchmark = TaskDirectoryBenchmark(TaskDirectoryParameters(path=folder / "tasks"), folder)
     (task,) = await benchmark.load_tasks(TaskSelection())
     spec = resolve_spec({}, TaskDirectoryRecipe()(task, "docker"), {"user": user}, 300)
-    owner = SandboxOwner(run_id="task-directory", task_id=folder.name, attempt=1, host="h", process="0-0")
     context = a_context(task, folder)
-    async with DockerEnvironment(DockerParameters(pull_policy="never")).open(spec, owner) as sandbox:
+    async with DockerEnvironment(DockerParameters(pull_policy="never")).open(spec, an_owner()) as sandbox:
         prepared = await benchmark.prepare(task, sandbox, context)
         worked = await sandbox.exec(Command(script=agent, timeout_s=60))
         assert worked.ok, worked.stderr
