@@ -52,6 +52,14 @@ class ExitReason(StrEnum):
     """The agent program ended with a non-zero status."""
 
 
+def is_whole(status: str, exit_reason: str | None) -> bool:
+    """Whether the agent's work came to its end, as the record of its attempt says.
+
+    What an error cut short is stored too, as it stood: a grade of it would be a score that nobody earned.
+    """
+    return status == Status.COMPLETED or (status != Status.RUN_ERROR and exit_reason is not None)
+
+
 class AssistantContent(Value):
     """What the model said in a step."""
 

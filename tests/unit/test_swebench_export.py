@@ -4,9 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
+from agentcompass.adapters.results import swebench_export
 from agentcompass.adapters.results.file_store import FileResultStore
-from agentcompass.adapters.results.reading import StoredRun, read_run
-from agentcompass.adapters.results.swebench_export import export_logs, export_predictions
+from agentcompass.adapters.results.reading import StoredRun, StoredTasks, read_run, read_tasks
+from agentcompass.adapters.results.swebench_export import ExportFormat, export_logs, export_predictions, export_run
 from agentcompass.domain.attempt import AttemptKey, AttemptRecord, ExitReason, Status
 from agentcompass.domain.errors import ConfigError
 from agentcompass.domain.redaction import Redactor
@@ -94,6 +95,23 @@ async def test_results_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     assert exported.written == 1
     assert exported.left_out.keys() == {"o__r-1.json", "o__r-2"}
     assert export_logs(run, 1, tmp_path / "out").left_out.keys() == {"o__r-1.json", "o__r-2", "o__r-3"}
+
+
+@pytest.mark.parametrize("form", ExportFormat)
+async def test_an_export_is_of_one_reading_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: ExportFormat
+) -> None:
+    read: list[Path] = []
+
+    def counted(folder: Path) -> StoredTasks:
+        read.append(folder)
+        return read_tasks(folder)
+
+    run = await stored(tmp_path, {"o__r-1": submitted(b"x\n")})
+    monkeypatch.setattr(swebench_export, "read_tasks", counted)
+    export_run(run, form, 1, tmp_path / "out")
+
+    assert read == [run.folder]
 
 
 async def test_only_the_attempt_asked_for_is_written(tmp_path: Path) -> None:

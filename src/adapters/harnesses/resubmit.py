@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from pydantic import field_validator
 
-from ...domain.attempt import AttemptContext, ExitReason, HarnessResult, Status
+from ...domain.attempt import AttemptContext, ExitReason, HarnessResult, is_whole
 from ...domain.errors import ConfigError, HarnessFailed
 from ...domain.naming import file_name
 from ...domain.ports import Model, Sandbox
@@ -89,10 +89,8 @@ class ResubmitHarness:
 
 
 def _refuse_unfinished(record: Mapping[str, Any]) -> None:
-    """What an error cut short is stored too, as it stood: a grade of it would be a score that nobody earned."""
-    status = record.get("status")
-    is_whole = status != Status.RUN_ERROR.value and record.get("exit_reason") is not None
-    if status != Status.COMPLETED.value and not is_whole:
+    status = str(record.get("status"))
+    if not is_whole(status, record.get("exit_reason")):
         error = record.get("error") or "no reason is stored"
         raise HarnessFailed(f"the agent's work of this attempt is not whole: it is {status!r} ({error})")
 

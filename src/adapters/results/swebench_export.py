@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from ...domain.attempt import AttemptKey, AttemptRecord, Status
+from ...domain.attempt import AttemptKey, AttemptRecord, is_whole
 from ...domain.errors import ConfigError
 from ...domain.run import GRADED
 from ...domain.task import Submission
 from .durable import write_atomic
 from .layout import logs_path
-from .reading import StoredRun, read_tasks
+from .reading import StoredRun, StoredTasks, read_tasks
 
 LOG_FILES = ("test_output.txt", "report.json", "run_instance.log", "patch.diff", "eval.sh")
 """What the grader keeps of an instance, and reads again."""
@@ -56,8 +56,9 @@ def export_predictions(run: StoredRun, attempt: int, target: Path) -> Exported:
     replaced as a whole.
     """
     lines: list[str] = []
-    left_out = _unreadable(run, attempt)
-    for key, record in _attempts(run, attempt):
+    stored = read_tasks(run.folder)
+    left_out = _unreadable(stored, attempt)
+    for key, record in _attempts(stored, attempt):
         try:
             patch = _patch(run.folder, key, record)
         except _NoPrediction as exc:
@@ -82,11 +83,12 @@ def export_logs(run: StoredRun, attempt: int, target: Path) -> Exported:
         ConfigError: instances that are not this run's, or a folder `gold`, are there already.
     """
     written = 0
-    left_out = _unreadable(run, attempt)
+    stored = read_tasks(run.folder)
+    left_out = _unreadable(stored, attempt)
     root = target / "logs" / "run_evaluation" / run.folder.absolute().name
     model = run.summary.model.replace("/", "__")
-    _make_room(root, model, {file.task_id for file in read_tasks(run.folder).tasks})
-    for key, record in _attempts(run, attempt):
+    _make_room(root, model, {file.task_id for file in stored.tasks})
+    for key, record in _attempts(stored, attempt):
         logs = logs_path(run.folder, key)
         present = [name for name in LOG_FILES if (logs / name).is_file()]
         if record.status not in GRADED or "run_instance.log" not in present:
@@ -116,15 +118,14 @@ def _make_room(root: Path, model: str, instances: Set[str]) -> None:
         shutil.rmtree(folder)
 
 
-def _attempts(run: StoredRun, attempt: int) -> Iterator[tuple[AttemptKey, AttemptRecord]]:
-    for file in read_tasks(run.folder).tasks:
+def _attempts(stored: StoredTasks, attempt: int) -> Iterator[tuple[AttemptKey, AttemptRecord]]:
+    for file in stored.tasks:
         for key, record in file.records.items():
             if key.attempt == attempt:
                 yield key, record
 
 
-def _unreadable(run: StoredRun, attempt: int) -> dict[str, str]:
-    stored = read_tasks(run.folder)
+def _unreadable(stored: StoredTasks, attempt: int) -> dict[str, str]:
     attempts = {file.task_id: file.broken.get(str(attempt)) for file in stored.tasks}
     reasons = {path.name: reason for path, reason in stored.unreadable.items()} | attempts
     return {name: f"its result cannot be read: {reason}" for name, reason in reasons.items() if reason is not None}
@@ -138,8 +139,7 @@ def _patch(folder: Path, key: AttemptKey, record: AttemptRecord) -> str:
     content = _submission(folder, key, record)
     if content is None:
         raise _NoPrediction(f"it has no submission: {record.error or record.status}")
-    is_whole = record.status is not Status.RUN_ERROR and record.exit_reason is not None
-    if record.status not in GRADED and not is_whole:
+    if not is_whole(record.status, record.exit_reason):
         raise _NoPrediction(f"the agent's work is not whole: {record.error or record.status}")
     if Submission(content=content).sha256 != record.submission_sha256:
         raise _NoPrediction("its stored submission is not what was recorded: the sha256 differs")
