@@ -137,14 +137,8 @@ def _taken_over() -> Iterator[None]:
     root.addHandler(handler)
     logging.captureWarnings(capture=True)
     structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
-            structlog.processors.format_exc_info,
-            _send,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
+        processors=_PROCESSORS,
+        wrapper_class=_LOGGER_CLASS,
         cache_logger_on_first_use=False,
     )
     try:
@@ -168,27 +162,27 @@ def _send(_logger: WrappedLogger, _method: str, event: MutableMapping[str, Any])
     raise structlog.DropEvent
 
 
+_LOGGER_CLASS = structlog.make_filtering_bound_logger(logging.DEBUG)
+_PROCESSORS = (
+    structlog.contextvars.merge_contextvars,
+    structlog.processors.add_log_level,
+    structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+    structlog.processors.format_exc_info,
+    _send,
+)
+
+
 class _LibraryHandler(logging.Handler):
     """Warnings and errors of docker, openai, httpx, modal, asyncio, ... as events of the same pipeline."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self._log = structlog.wrap_logger(
-            None,
-            processors=[
-                structlog.contextvars.merge_contextvars,
-                structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
-                structlog.processors.format_exc_info,
-                _send,
-            ],
-            wrapper_class=structlog.BoundLogger,
-        )
+        self._log = structlog.wrap_logger(None, processors=_PROCESSORS, wrapper_class=_LOGGER_CLASS)
 
     def emit(self, record: logging.LogRecord) -> None:
-        level = "error" if record.levelno >= logging.ERROR else "warning"
-        self._log.msg(
+        log = self._log.error if record.levelno >= logging.ERROR else self._log.warning
+        log(
             "library.logged",
-            level=level,
             library=record.name,
             message=_message(record),
             **({"exc_info": record.exc_info} if record.exc_info else {}),
