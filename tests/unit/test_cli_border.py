@@ -3,15 +3,10 @@
 from importlib.metadata import version
 
 import pytest
-from agentcompass.app.cli import border, main
+from agentcompass.app.cli import border
 from agentcompass.app.cli.lazy import COMMANDS
 from agentcompass.domain.errors import ConfigError
-
-
-def ended(*arguments: str) -> object:
-    with pytest.raises(SystemExit) as raised:
-        main(arguments)
-    return raised.value.code
+from command_line import command
 
 
 @pytest.mark.parametrize(
@@ -30,12 +25,9 @@ def ended(*arguments: str) -> object:
         ),
     ],
 )
-def test_what_the_user_did_wrong_is_one_line_and_exit_code_2(
-    capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
-) -> None:
-    code = ended(*arguments)
+def test_what_the_user_did_wrong_is_one_line_and_exit_code_2(arguments: list[str], message: str) -> None:
+    code, out, err = command(*arguments)
 
-    out, err = capsys.readouterr()
     assert code == 2
     assert out == ""
     assert err.startswith(message)
@@ -49,44 +41,50 @@ def raising(error: BaseException) -> object:
     return app
 
 
-def test_each_fault_keeps_its_line_and_its_blanks(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_fault_keeps_its_line_and_its_blanks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(border, "app", raising(ConfigError("2 problems in 'a  b':\nfirst\x07\n\nsecond")))
 
-    assert ended("list") == 2
-    assert capsys.readouterr().err == "error: 2 problems in 'a  b':\n  first\\x07\n  second\n"
+    ended = command("list")
+
+    assert ended.code == 2
+    assert ended.err == "error: 2 problems in 'a  b':\n  first\\x07\n  second\n"
 
 
-def test_a_bug_is_a_traceback_and_not_the_users_fault(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bug_is_a_traceback_and_not_the_users_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(border, "app", raising(ZeroDivisionError("a bug")))
 
-    assert ended("list") == 1
-    assert capsys.readouterr().err.endswith("ZeroDivisionError: a bug\n")
+    ended = command("list")
+
+    assert ended.code == 1
+    assert ended.err.endswith("ZeroDivisionError: a bug\n")
 
 
-def test_an_interrupt_is_exit_code_130(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_is_exit_code_130(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(border, "app", raising(KeyboardInterrupt()))
 
-    assert ended("list") == 130
-    assert capsys.readouterr().err == "error: interrupted\n"
+    ended = command("list")
+
+    assert ended.code == 130
+    assert ended.err == "error: interrupted\n"
 
 
-def test_no_arguments_show_the_help(capsys: pytest.CaptureFixture[str]) -> None:
-    assert ended() == 0
+def test_no_arguments_show_the_help() -> None:
+    ended = command()
 
-    out = capsys.readouterr().out
-    assert [name for name in COMMANDS if f" {name} " not in out] == []
+    assert ended.code == 0
+    assert [name for name in COMMANDS if f" {name} " not in ended.out] == []
 
 
-def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert ended("--version") == 0
-    assert capsys.readouterr().out == f"{version('agentcompass')}\n"
+def test_the_version_is_printed() -> None:
+    ended = command("--version")
+
+    assert ended.code == 0
+    assert ended.out == f"{version('agentcompass')}\n"
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_that_help_names_is_there(capsys: pytest.CaptureFixture[str], name: str) -> None:
-    assert ended(name, "--help") == 0
-    assert f"agentcompass {name}" in capsys.readouterr().out
+def test_every_command_that_help_names_is_there(name: str) -> None:
+    ended = command(name, "--help")
+
+    assert ended.code == 0
+    assert f"agentcompass {name}" in ended.out

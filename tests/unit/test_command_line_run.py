@@ -4,21 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
-from agentcompass.app.cli import main
 from agentcompass.domain.sandbox import Check
 from agentcompass.testing.fakes import FakeEnvironment
+from command_line import command
 
 FAKES = "agentcompass.testing.fakes"
 TRIPLE = (f"{FAKES}:FakeBenchmark", f"{FAKES}:FakeHarness", "none")
 ENV = ("--env", f"{FAKES}:FakeEnvironment")
-
-
-def command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as ended:
-        main(arguments)
-    out, err = capsys.readouterr()
-    assert isinstance(ended.value.code, int)
-    return ended.value.code, out, err
 
 
 @pytest.fixture
@@ -31,10 +23,8 @@ def details(tmp_path: Path, task: str) -> dict[str, object]:
     return loaded
 
 
-def test_a_run_prints_its_table_and_leaves_its_folder(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, results: tuple[str, ...]
-) -> None:
-    code, out, _ = command(capsys, "run", *TRIPLE, *ENV, *results)
+def test_a_run_prints_its_table_and_leaves_its_folder(tmp_path: Path, results: tuple[str, ...]) -> None:
+    code, out, _ = command("run", *TRIPLE, *ENV, *results)
 
     assert code == 0
     assert "3 selected = 3 correct" in out
@@ -50,12 +40,10 @@ def test_a_run_prints_its_table_and_leaves_its_folder(
     }
 
 
-def test_an_error_is_exit_code_1_and_a_resume_takes_it_up(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, results: tuple[str, ...]
-) -> None:
+def test_an_error_is_exit_code_1_and_a_resume_takes_it_up(tmp_path: Path, results: tuple[str, ...]) -> None:
     failing = ("--env-params", '{"fail_opens": {"1": "SandboxStartFailed"}}')
-    first, out, _ = command(capsys, "run", *TRIPLE, *ENV, *results, *failing)
-    second, out_again, _ = command(capsys, "run", *TRIPLE, *ENV, *results, "--task-concurrency", "1", *failing)
+    first, out, _ = command("run", *TRIPLE, *ENV, *results, *failing)
+    second, out_again, _ = command("run", *TRIPLE, *ENV, *results, "--task-concurrency", "1", *failing)
 
     assert first == 1
     assert "1 errors" in out
@@ -64,10 +52,10 @@ def test_an_error_is_exit_code_1_and_a_resume_takes_it_up(
 
 
 def test_the_table_names_the_first_attempts_without_a_score_and_how_many_more_there_are(
-    capsys: pytest.CaptureFixture[str], results: tuple[str, ...]
+    results: tuple[str, ...],
 ) -> None:
     failing = ("--env-params", '{"fail_every_open": "SandboxStartFailed"}', "--task-concurrency", "1")
-    _, out, _ = command(capsys, "run", *TRIPLE, *ENV, *results, *failing, "--benchmark-params", '{"tasks": 25}')
+    _, out, _ = command("run", *TRIPLE, *ENV, *results, *failing, "--benchmark-params", '{"tasks": 25}')
     named = [line.split(maxsplit=3) for line in out.splitlines() if "run_error" in line]
 
     assert named[0] == ["task-1", "1", "run_error", "start: open 1 fails as asked"]
@@ -83,25 +71,23 @@ class NotReady(FakeEnvironment):
 
 
 def test_an_environment_that_is_not_ready_is_one_line_and_nothing_is_made(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, results: tuple[str, ...]
+    tmp_path: Path, results: tuple[str, ...]
 ) -> None:
-    code, out, err = command(capsys, "run", *TRIPLE, "--env", f"{__name__}:NotReady", *results)
+    code, out, err = command("run", *TRIPLE, "--env", f"{__name__}:NotReady", *results)
 
     assert (code, out) == (2, "")
     assert err == "error: environment 'fake' is not ready: engine: no answer (start it)\n"
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_key_among_the_variables_of_an_agent_is_in_no_file(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, results: tuple[str, ...]
-) -> None:
+def test_a_key_among_the_variables_of_an_agent_is_in_no_file(tmp_path: Path, results: tuple[str, ...]) -> None:
     params = {
         "command": "echo $MY_AGENT_API_KEY $COLOUR",
         "env": {"MY_AGENT_API_KEY": "key-0123456789", "COLOUR": "red"},
     }
     triple = (f"{FAKES}:FakeBenchmark", "command", "none")
     where = ("--env", "host_process", "--env-params", json.dumps({"root_folder": str(tmp_path / "sandboxes")}))
-    command(capsys, "run", *triple, *where, *results, "--harness-params", json.dumps(params))
+    command("run", *triple, *where, *results, "--harness-params", json.dumps(params))
     texts = [path.read_text() for path in (tmp_path / "name/id").rglob("*") if path.is_file()]
 
     assert any("*** red" in text for text in texts)
@@ -112,19 +98,17 @@ def test_a_key_among_the_variables_of_an_agent_is_in_no_file(
     }
 
 
-def test_another_temperature_is_another_run(capsys: pytest.CaptureFixture[str], results: tuple[str, ...]) -> None:
-    command(capsys, "run", *TRIPLE, *ENV, *results)
-    code, out, err = command(capsys, "run", *TRIPLE, *ENV, *results, "--harness-params", '{"submission": "41"}')
+def test_another_temperature_is_another_run(results: tuple[str, ...]) -> None:
+    command("run", *TRIPLE, *ENV, *results)
+    code, out, err = command("run", *TRIPLE, *ENV, *results, "--harness-params", '{"submission": "41"}')
 
     assert code == 2
     assert out == ""
     assert "harness_params.submission" in err
 
 
-def test_a_dry_run_starts_and_stores_nothing(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, results: tuple[str, ...]
-) -> None:
-    code, out, _ = command(capsys, "run", *TRIPLE, *ENV, *results, "--dry-run")
+def test_a_dry_run_starts_and_stores_nothing(tmp_path: Path, results: tuple[str, ...]) -> None:
+    code, out, _ = command("run", *TRIPLE, *ENV, *results, "--dry-run")
 
     assert code == 0
     assert "task-3" in out
@@ -152,10 +136,10 @@ def test_a_dry_run_starts_and_stores_nothing(
     ],
 )
 def test_bad_input_is_one_line_that_names_the_mend_and_exit_code_2(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, arguments: tuple[str, ...], told: str
+    tmp_path: Path, arguments: tuple[str, ...], told: str
 ) -> None:
     where = ("--results-dir", str(tmp_path)) if arguments[0] == "run" else ()
-    code, out, err = command(capsys, *arguments, *where)
+    code, out, err = command(*arguments, *where)
 
     assert code == 2
     assert out == ""
@@ -164,28 +148,28 @@ def test_bad_input_is_one_line_that_names_the_mend_and_exit_code_2(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_tasks_are_listed_one_per_line(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = command(capsys, "tasks", f"{FAKES}:FakeBenchmark", "--benchmark-params", '{"limit": 2}')
+def test_tasks_are_listed_one_per_line() -> None:
+    code, out, _ = command("tasks", f"{FAKES}:FakeBenchmark", "--benchmark-params", '{"limit": 2}')
 
     assert code == 0
     assert [line.split("\t")[0] for line in out.splitlines()] == ["task-1", "task-2"]
 
 
-def test_tasks_as_json_are_whole(capsys: pytest.CaptureFixture[str]) -> None:
-    _, out, _ = command(capsys, "tasks", f"{FAKES}:FakeBenchmark", "--json")
+def test_tasks_as_json_are_whole() -> None:
+    _, out, _ = command("tasks", f"{FAKES}:FakeBenchmark", "--json")
 
     assert [task["instruction"] for task in json.loads(out)][0] == "Answer question 1."
 
 
-def test_doctor_says_what_it_found(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = command(capsys, "doctor", f"{FAKES}:FakeEnvironment")
+def test_doctor_says_what_it_found() -> None:
+    code, out, _ = command("doctor", f"{FAKES}:FakeEnvironment")
 
     assert code == 0
     assert "fake: in memory" in out
 
 
-def test_cleanup_counts_what_it_stopped(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = command(capsys, "cleanup", "--env", f"{FAKES}:FakeEnvironment")
+def test_cleanup_counts_what_it_stopped() -> None:
+    code, out, _ = command("cleanup", "--env", f"{FAKES}:FakeEnvironment")
 
     assert code == 0
     assert out == "0 stopped, 0 could not be stopped\n"

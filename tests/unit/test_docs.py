@@ -1,6 +1,5 @@
 """The documentation says what the program does: links, commands, settings, both languages."""
 
-import io
 import json
 import os
 import re
@@ -8,18 +7,17 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import agentcompass
+import command_line
 import pytest
 import yaml
 from agentcompass.app import catalog
 from agentcompass.app.catalog import Catalog, Kind, parameters_of
-from agentcompass.app.cli import main
 from agentcompass.app.settings import Flags, Used, load_settings
 from agentcompass.app.settings.models import ModelSettings, RunSettings, TaskKeys
 from agentcompass.domain.events import Event
@@ -40,18 +38,6 @@ HEADING = re.compile(r"^(#+) (.+)$", re.MULTILINE)
 class Command(NamedTuple):
     page: Path
     words: list[str]
-
-
-class Called(NamedTuple):
-    exit_code: object
-    output: str
-
-
-def call(*words: str) -> Called:
-    output = io.StringIO()
-    with redirect_stdout(output), redirect_stderr(output), pytest.raises(SystemExit) as ended:
-        main(words)
-    return Called(ended.value.code, output.getvalue())
 
 
 def named(path: Path) -> str:
@@ -141,9 +127,9 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS, ids=shown)
 def test_every_command_shown_exists_with_its_options(command: Command) -> None:
-    result = call(*command.words, "--help")
+    result = command_line.command(*command.words, "--help")
 
-    assert result.exit_code == 0, result.output
+    assert result.code == 0, result.err
 
 
 @pytest.mark.parametrize("command", RUNS, ids=shown)
@@ -165,10 +151,10 @@ def test_every_run_shown_has_valid_settings(command: Command) -> None:
 def test_every_yaml_shown_is_a_valid_settings_file(page: str, text: str, tmp_path: Path) -> None:
     path = tmp_path / "my.yaml"
     path.write_text(text)
-    result = call("config", "check", "--config", str(path))
+    result = command_line.command("config", "check", "--config", path)
 
     assert yaml.safe_load(text)
-    assert result.exit_code == 0, result.output
+    assert result.code == 0, result.err
 
 
 def cells(row: str) -> list[str]:
@@ -186,7 +172,7 @@ def test_every_table_is_whole(page: Path) -> None:
 
 def schema_keys() -> set[str]:
     """Every dotted key of `config schema`."""
-    schema = json.loads(call("config", "schema").output)
+    schema = json.loads(command_line.command("config", "schema").out)
     return set(keys_below(schema, "", schema["$defs"]))
 
 
@@ -288,7 +274,7 @@ def test_the_types_of_events_are_those_that_there_are(page: Path) -> None:
 
 
 def test_the_exit_codes_of_the_readme_are_those_of_the_help() -> None:
-    help_text = " ".join(call("run", "--help").output.split())
+    help_text = " ".join(command_line.command("run", "--help").out.split())
     codes = re.findall(r"^\| (\d+) \|", prose(ROOT / "README.md"), re.MULTILINE)
 
     assert codes == ["0", "1", "2", "130"]

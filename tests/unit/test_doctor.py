@@ -2,10 +2,9 @@
 
 from typing import ClassVar
 
-import pytest
-from agentcompass.app.cli import main
 from agentcompass.domain.sandbox import Check
 from agentcompass.testing.fakes import FakeEnvironment
+from command_line import command
 
 
 class Advising(FakeEnvironment):
@@ -28,25 +27,19 @@ class Broken(FakeEnvironment):
         return [Check(name="engine", ok=False, detail="no answer", hint="start it")]
 
 
-def doctor(capsys: pytest.CaptureFixture[str], environment: str) -> tuple[object, list[str]]:
-    with pytest.raises(SystemExit) as ended:
-        main(("doctor", f"{__name__}:{environment}"))
-    return ended.value.code, capsys.readouterr().out.splitlines()
-
-
-def test_what_other_runs_left_behind_is_a_warning_with_the_next_step(capsys: pytest.CaptureFixture[str]) -> None:
-    code, lines = doctor(capsys, "Advising")
+def test_what_other_runs_left_behind_is_a_warning_with_the_next_step() -> None:
+    code, out, _ = command("doctor", f"{__name__}:Advising")
 
     assert code == 0
-    assert [line.partition(": ")[2] for line in lines] == [
+    assert [line.partition(": ")[2] for line in out.splitlines()] == [
         "ok   engine: there",
         "warn leftovers: 2 containers",
         "     -> agentcompass cleanup",
     ]
 
 
-def test_an_environment_that_is_not_ready_fails_it(capsys: pytest.CaptureFixture[str]) -> None:
-    code, lines = doctor(capsys, "Broken")
+def test_an_environment_that_is_not_ready_fails_it() -> None:
+    code, out, _ = command("doctor", f"{__name__}:Broken")
 
     assert code == 1
-    assert [line.partition(": ")[2] for line in lines] == ["FAIL engine: no answer", "     -> start it"]
+    assert [line.partition(": ")[2] for line in out.splitlines()] == ["FAIL engine: no answer", "     -> start it"]

@@ -1,40 +1,26 @@
 """A regrade grades what the run graded: the same data, found from anywhere, or nothing at all."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from agentcompass.adapters.results.file_store import FileResultStore
 from agentcompass.adapters.results.reading import StoredRun, read_run
-from agentcompass.app.cli import main
 from agentcompass.app.regrade import refuse_other_data, regrade_settings
 from agentcompass.app.settings import Flags
 from agentcompass.domain.errors import ConfigError
 from agentcompass.domain.redaction import Redactor
 from agentcompass.testing.result_store import run_info
+from command_line import command
 from swebench_fakes import columns, write_rows
 
-Command = Callable[..., tuple[int, str, str]]
 FAKES = "agentcompass.testing.fakes"
 COMMIT = "c" * 40
 
 
 @pytest.fixture
-def command(capsys: pytest.CaptureFixture[str]) -> Command:
-    def call(*arguments: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            main([*map(str, arguments)])
-        output = capsys.readouterr()
-        assert isinstance(ended.value.code, int)
-        return ended.value.code, output.out, output.err
-
-    return call
-
-
-@pytest.fixture
-def swebench_run(tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> Path:
+def swebench_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run whose data set was named from the folder `data`; nop in a fake sandbox, so nothing was graded."""
     pytest.importorskip("swebench")
     (tmp_path / "data").mkdir()
@@ -73,7 +59,7 @@ def test_the_same_data_from_another_folder_are_taken(
     assert settings.request().selection.limit == 1
 
 
-def test_data_that_changed_are_refused_in_a_line_and_nothing_is_started(swebench_run: Path, command: Command) -> None:
+def test_data_that_changed_are_refused_in_a_line_and_nothing_is_started(swebench_run: Path) -> None:
     changed = columns("acme__adder-1", PASS_TO_PASS='["test_adder.py::test_more"]')
     write_rows(Path("rows.jsonl"), [changed, columns("acme__adder-2")])
     code, out, err = command("results", "regrade", swebench_run, "--results-dir", swebench_run.parents[1])
@@ -127,7 +113,7 @@ async def test_the_new_run_is_named_after_the_old_and_flags_go_over_it(tmp_path:
     assert asked.data_dir == tmp_path / "cache"
 
 
-def test_a_fake_run_is_regraded_from_the_command_line(tmp_path: Path, command: Command) -> None:
+def test_a_fake_run_is_regraded_from_the_command_line(tmp_path: Path) -> None:
     place = ("--results-dir", tmp_path)
     named = ("--run-name", "name", "--run-id", "id", "--env", f"{FAKES}:FakeEnvironment")
     command("run", f"{FAKES}:FakeBenchmark", f"{FAKES}:FakeHarness", "none", *named, *place)
