@@ -32,7 +32,7 @@ class StageBudgets(Value):
     collect_s: float = Field(default=300, gt=0)
     grade_s: float = Field(default=1800, gt=0)
     names: dict[str, str] = Field(default_factory=dict)
-    """Stage -> what the limit is called where the user sets it, as in `agent.timeout_sec`."""
+    """Stage -> what the limit is called where the user sets it, as in `agent.timeout_sec`; else `STAGE_timeout_s`."""
 
     def seconds(self, stage: str) -> float:
         """The budget of `stage`."""
@@ -40,7 +40,7 @@ class StageBudgets(Value):
 
     def name(self, stage: str) -> str:
         """What the user calls that budget."""
-        return self.names.get(stage, f"{stage}_s")
+        return self.names.get(stage, f"{stage}_timeout_s")
 
 
 class Task(Value):

@@ -193,8 +193,5 @@ def _budgets(parameters: SweBenchParameters) -> StageBudgets:
         agent_s=parameters.agent_timeout_s,
         collect_s=parameters.collect_timeout_s,
         grade_s=RUNS * parameters.eval_timeout_s + GRADE_TRANSFERS_S,
-        names={
-            **{stage: f"{stage}_timeout_s" for stage in ("start", "prepare", "agent", "collect")},
-            "grade": f"{RUNS} x eval_timeout_s + {GRADE_TRANSFERS_S:g} s for transfers",
-        },
+        names={"grade": f"{RUNS} x eval_timeout_s + {GRADE_TRANSFERS_S:g} s for transfers"},
     )
