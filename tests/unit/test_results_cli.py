@@ -4,33 +4,19 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from agentcompass.adapters.results.file_store import FileResultStore
-from agentcompass.app.cli import main
 from agentcompass.domain.attempt import AttemptKey, AttemptRecord
 from agentcompass.domain.redaction import Redactor
 from agentcompass.domain.scoring import Tally
 from agentcompass.testing.result_store import ENDED, STARTED, graded, run_info, ungraded
+from command_line import command
 
-Command = Callable[..., tuple[int, str, str]]
 STARTED_SHOWN = ["2026-01-01", "00:00:00", "UTC"]
 REQUEST = {"benchmark": "bench", "harness": "oracle", "environment": "docker", "model": {"name": "gpt/x:1"}}
-
-
-@pytest.fixture
-def command(capsys: pytest.CaptureFixture[str]) -> Command:
-    def call(*arguments: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            main(["results", *map(str, arguments)])
-        output = capsys.readouterr()
-        code = ended.value.code
-        return (code if isinstance(code, int) else 0), output.out, output.err
-
-    return call
 
 
 async def stored(
@@ -55,10 +41,10 @@ async def stored(
     return folder
 
 
-async def test_list_has_a_line_for_each_run(tmp_path: Path, command: Command) -> None:
+async def test_list_has_a_line_for_each_run(tmp_path: Path) -> None:
     await stored(tmp_path, {"a": graded(), "b": graded(correct=False)}, run_id="first", tasks=2)
     await stored(tmp_path, {"a": graded(), "b": ungraded()}, run_id="second", tasks=3)
-    code, out, _ = command("list", "--results-dir", tmp_path)
+    code, out, _ = command("results", "list", "--results-dir", tmp_path)
     head, first, second = (line.split() for line in out.splitlines())
 
     assert code == 0
@@ -85,10 +71,10 @@ async def test_list_has_a_line_for_each_run(tmp_path: Path, command: Command) ->
     ]
 
 
-async def test_list_counts_a_run_that_never_ended_from_its_tasks(tmp_path: Path, command: Command) -> None:
+async def test_list_counts_a_run_that_never_ended_from_its_tasks(tmp_path: Path) -> None:
     await stored(tmp_path, {"a": graded(), "b": ungraded()})
-    _, out, _ = command("list", "--results-dir", tmp_path)
-    _, as_json, _ = command("list", "--results-dir", tmp_path, "--json")
+    _, out, _ = command("results", "list", "--results-dir", tmp_path)
+    _, as_json, _ = command("results", "list", "--results-dir", tmp_path, "--json")
     (run,) = json.loads(as_json)
 
     assert out.splitlines()[1].split()[5:13] == ["100.0", "%", "?", "1", "0", "1", "0", "?"]
@@ -104,47 +90,47 @@ async def test_list_counts_a_run_that_never_ended_from_its_tasks(tmp_path: Path,
     assert run["accuracy_selected"] is None
 
 
-async def test_a_run_that_has_gone_on_is_counted_anew(tmp_path: Path, command: Command) -> None:
+async def test_a_run_that_has_gone_on_is_counted_anew(tmp_path: Path) -> None:
     await stored(tmp_path, {"a": graded()}, tasks=3)
     await stored(tmp_path, {"b": graded()})
-    _, as_json, _ = command("list", "--results-dir", tmp_path, "--json")
+    _, as_json, _ = command("results", "list", "--results-dir", tmp_path, "--json")
     (run,) = json.loads(as_json)
 
     assert run["counts"] == {"selected": 3, "correct": 2, "incorrect": 0, "errors": 0, "cancelled": 0, "not_run": 1}
     assert run["state"] == "partial"
 
 
-async def test_a_live_run_is_running(tmp_path: Path, command: Command) -> None:
+async def test_a_live_run_is_running(tmp_path: Path) -> None:
     store = FileResultStore(tmp_path, Redactor())
     list(await store.open(run_info(request=REQUEST)))
-    _, out, _ = command("list", "--results-dir", tmp_path)
+    _, out, _ = command("results", "list", "--results-dir", tmp_path)
     await store.close()
-    _, later, _ = command("list", "--results-dir", tmp_path)
+    _, later, _ = command("results", "list", "--results-dir", tmp_path)
 
     assert out.split()[-1] == "running"
     assert later.split()[-1] == "partial"
 
 
-async def test_list_survives_damaged_runs(tmp_path: Path, command: Command) -> None:
+async def test_list_survives_damaged_runs(tmp_path: Path) -> None:
     folder = await stored(tmp_path, {"a": graded()}, tasks=1)
     for name in ("run_info.json", "summary.json"):
         (folder / name).write_text('{"torn')
     (tmp_path / "stray.txt").write_text("")
     (tmp_path / "empty" / "folder").mkdir(parents=True)
-    code, out, _ = command("list", "--results-dir", tmp_path)
+    code, out, _ = command("results", "list", "--results-dir", tmp_path)
 
     assert code == 0
     assert [line.split()[0] for line in out.splitlines()] == ["RUN", "name/id"]
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
-async def test_list_leaves_out_a_run_that_cannot_be_read_and_tells_it(tmp_path: Path, command: Command) -> None:
+async def test_list_leaves_out_a_run_that_cannot_be_read_and_tells_it(tmp_path: Path) -> None:
     await stored(tmp_path, {"a": graded()}, run_id="good", tasks=1)
     folder = await stored(tmp_path, {"a": graded()}, run_id="lost")
     (folder / "details" / "a.json").unlink()
     (folder / "details" / "a.json").symlink_to("/proc/self/mem")  # its first byte is an input/output error
-    code, out, err = command("list", "--results-dir", tmp_path)
-    _, as_json, _ = command("list", "--results-dir", tmp_path, "--json")
+    code, out, err = command("results", "list", "--results-dir", tmp_path)
+    _, as_json, _ = command("results", "list", "--results-dir", tmp_path, "--json")
 
     assert code == 1
     assert [line.split()[0] for line in out.splitlines()] == ["RUN", "name/good"]
@@ -152,55 +138,53 @@ async def test_list_leaves_out_a_run_that_cannot_be_read_and_tells_it(tmp_path: 
     assert [run["run_id"] for run in json.loads(as_json)] == ["good"]
 
 
-async def test_a_summary_of_another_version_is_read(tmp_path: Path, command: Command) -> None:
+async def test_a_summary_of_another_version_is_read(tmp_path: Path) -> None:
     folder = await stored(tmp_path, {"a": graded()}, tasks=2)
     summary = json.loads((folder / "summary.json").read_text())
     summary["usage"]["audio_tokens"] = summary["added_later"] = 1
     (folder / "summary.json").write_text(json.dumps(summary))
-    _, as_json, _ = command("list", "--results-dir", tmp_path, "--json")
+    _, as_json, _ = command("results", "list", "--results-dir", tmp_path, "--json")
 
     assert json.loads(as_json)[0]["counts"]["selected"] == 2
 
 
-def test_a_results_folder_without_runs_lists_nothing(tmp_path: Path, command: Command) -> None:
-    code, out, err = command("list", "--results-dir", tmp_path)
+def test_a_results_folder_without_runs_lists_nothing(tmp_path: Path) -> None:
+    code, out, err = command("results", "list", "--results-dir", tmp_path)
 
     assert (code, out) == (0, "")
     assert "no runs" in err
-    assert command("list", "--results-dir", tmp_path, "--json")[1] == "[]\n"
+    assert command("results", "list", "--results-dir", tmp_path, "--json")[1] == "[]\n"
 
 
-def test_a_results_folder_that_is_not_there_is_an_error(tmp_path: Path, command: Command) -> None:
-    code, out, err = command("list", "--results-dir", tmp_path / "nowhere")
+def test_a_results_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    code, out, err = command("results", "list", "--results-dir", tmp_path / "nowhere")
 
     assert (code, out) == (2, "")
     assert "nowhere" in err
     assert len(err.splitlines()) == 1
 
 
-async def test_the_results_folder_is_that_of_the_settings(
-    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_results_folder_is_that_of_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     await stored(tmp_path / "mine", {"a": graded()}, tasks=1)
     monkeypatch.setenv("AGENTCOMPASS_RUN__RESULTS_DIR", str(tmp_path / "mine"))
-    _, out, _ = command("list")
+    _, out, _ = command("results", "list")
 
     assert "name/id" in out
 
 
 @pytest.mark.parametrize("wanted", ["id", "name", "name/id", "{folder}"])
-async def test_show_takes_a_folder_a_name_or_an_id(tmp_path: Path, command: Command, wanted: str) -> None:
+async def test_show_takes_a_folder_a_name_or_an_id(tmp_path: Path, wanted: str) -> None:
     folder = await stored(tmp_path, {"a": graded()}, tasks=1)
-    code, out, _ = command("show", wanted.format(folder=folder), "--results-dir", tmp_path)
+    code, out, _ = command("results", "show", wanted.format(folder=folder), "--results-dir", tmp_path)
 
     assert code == 0
     assert str(folder) in out
 
 
-async def test_show_prints_the_summary_and_a_line_for_each_attempt(tmp_path: Path, command: Command) -> None:
+async def test_show_prints_the_summary_and_a_line_for_each_attempt(tmp_path: Path) -> None:
     records = {"good": graded(), "bad": graded(correct=False), "lost": ungraded(error="agent: it\n\x1b[2Jdied")}
     await stored(tmp_path, records, tasks=4)
-    _, out, _ = command("show", "id", "--results-dir", tmp_path)
+    _, out, _ = command("results", "show", "id", "--results-dir", tmp_path)
     lines = out.splitlines()
 
     assert any("4 selected = 1 correct + 1 incorrect + 1 errors + 0 cancelled + 1 not run" in line for line in lines)
@@ -209,19 +193,19 @@ async def test_show_prints_the_summary_and_a_line_for_each_attempt(tmp_path: Pat
     assert any(line.startswith("lost") and line.endswith(r"agent: it \x1b[2Jdied") for line in lines)
 
 
-async def test_show_names_what_cannot_be_read(tmp_path: Path, command: Command) -> None:
+async def test_show_names_what_cannot_be_read(tmp_path: Path) -> None:
     folder = await stored(tmp_path, {"a": graded(), "b": graded()}, tasks=2)
     (folder / "details" / "b.json").write_text("{")
-    code, out, _ = command("show", "id", "--results-dir", tmp_path)
+    code, out, _ = command("results", "show", "id", "--results-dir", tmp_path)
 
     assert code == 0
     assert "b.json" in out.partition("CANNOT BE READ")[2]
     assert (folder / "details" / "b.json").read_text() == "{"
 
 
-async def test_show_as_json_holds_all_of_it(tmp_path: Path, command: Command) -> None:
+async def test_show_as_json_holds_all_of_it(tmp_path: Path) -> None:
     await stored(tmp_path, {"a": graded(), "b": ungraded()}, tasks=2)
-    _, out, _ = command("show", "id", "--results-dir", tmp_path, "--json")
+    _, out, _ = command("results", "show", "id", "--results-dir", tmp_path, "--json")
     page: dict[str, Any] = json.loads(out)
 
     assert page["run_info"]["request"] == REQUEST
@@ -229,9 +213,9 @@ async def test_show_as_json_holds_all_of_it(tmp_path: Path, command: Command) ->
     assert [task["task_id"] for task in page["tasks"]] == ["a", "b"]
 
 
-async def test_show_of_a_task_tells_its_attempts(tmp_path: Path, command: Command) -> None:
+async def test_show_of_a_task_tells_its_attempts(tmp_path: Path) -> None:
     folder = await stored(tmp_path, {"A/b": graded()}, tasks=1)
-    _, out, _ = command("show", "id", "A/b", "--results-dir", tmp_path)
+    _, out, _ = command("results", "show", "id", "A/b", "--results-dir", tmp_path)
     logs = next((folder / "logs").iterdir())
 
     assert "SandboxBusy at start after 1.5 s: busy" in out
@@ -240,57 +224,55 @@ async def test_show_of_a_task_tells_its_attempts(tmp_path: Path, command: Comman
     assert str(logs) in out
 
 
-async def test_show_of_a_task_as_json_is_its_file(tmp_path: Path, command: Command) -> None:
+async def test_show_of_a_task_as_json_is_its_file(tmp_path: Path) -> None:
     folder = await stored(tmp_path, {"a": graded()}, tasks=1)
-    _, out, _ = command("show", "id", "a", "--results-dir", tmp_path, "--json")
+    _, out, _ = command("results", "show", "id", "a", "--results-dir", tmp_path, "--json")
 
     assert json.loads(out) == json.loads((folder / "details" / "a.json").read_text())
 
 
-async def test_an_id_of_two_runs_is_refused_naming_both(tmp_path: Path, command: Command) -> None:
+async def test_an_id_of_two_runs_is_refused_naming_both(tmp_path: Path) -> None:
     for name in ("one", "two"):
         await stored(tmp_path, {}, name=name)
-    code, _, err = command("show", "id", "--results-dir", tmp_path)
+    code, _, err = command("results", "show", "id", "--results-dir", tmp_path)
 
     assert code == 2
     assert "one/id, two/id" in err
 
 
 @pytest.mark.parametrize(("wanted", "hint"), [("nam/id", "name/id"), ("zzzz", "name/id")])
-async def test_an_unknown_run_is_refused_naming_what_there_is(
-    tmp_path: Path, command: Command, wanted: str, hint: str
-) -> None:
+async def test_an_unknown_run_is_refused_naming_what_there_is(tmp_path: Path, wanted: str, hint: str) -> None:
     await stored(tmp_path, {"a": graded()}, tasks=1)
-    code, out, err = command("show", wanted, "--results-dir", tmp_path)
+    code, out, err = command("results", "show", wanted, "--results-dir", tmp_path)
 
     assert (code, out) == (2, "")
     assert hint in err
     assert len(err.splitlines()) == 1
 
 
-async def test_an_unknown_task_is_refused_naming_the_nearest(tmp_path: Path, command: Command) -> None:
+async def test_an_unknown_task_is_refused_naming_the_nearest(tmp_path: Path) -> None:
     await stored(tmp_path, {"django__django-11099": graded()}, tasks=1)
-    code, _, err = command("show", "id", "django__django-11098", "--results-dir", tmp_path)
+    code, _, err = command("results", "show", "id", "django__django-11098", "--results-dir", tmp_path)
 
     assert code == 2
     assert "did you mean 'django__django-11099'?" in err
 
 
 @pytest.mark.parametrize(("attempt", "code"), [(1, 1), (2, 0)])
-async def test_an_export_names_what_it_leaves_out(tmp_path: Path, command: Command, attempt: int, code: int) -> None:
+async def test_an_export_names_what_it_leaves_out(tmp_path: Path, attempt: int, code: int) -> None:
     await stored(tmp_path / "results", {"a": ungraded()})
     place = ("--results-dir", tmp_path / "results", "--output", tmp_path / "preds.jsonl", "--attempt", attempt)
-    ended, out, err = command("export", "id", "--format", "swebench-predictions", *place)
+    ended, out, err = command("results", "export", "id", "--format", "swebench-predictions", *place)
 
     assert ended == code
     assert "0 instances written" in out
     assert ("left out a: it has no submission" in err) == bool(code)
 
 
-async def test_reading_changes_nothing(tmp_path: Path, command: Command) -> None:
+async def test_reading_changes_nothing(tmp_path: Path) -> None:
     folder = await stored(tmp_path, {"a": graded()}, tasks=1)
     before = {path: os.stat(path).st_mtime_ns for path in folder.rglob("*")}  # noqa: ASYNC240 - nothing else waits
-    command("list", "--results-dir", tmp_path)
-    command("show", "id", "--results-dir", tmp_path)
+    command("results", "list", "--results-dir", tmp_path)
+    command("results", "show", "id", "--results-dir", tmp_path)
 
     assert {path: os.stat(path).st_mtime_ns for path in folder.rglob("*")} == before  # noqa: ASYNC240 - nothing else waits

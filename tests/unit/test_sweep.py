@@ -7,12 +7,12 @@ from typing import ClassVar
 import pytest
 from agentcompass.adapters.support.liveness import dead_runs, this_host
 from agentcompass.app import sweep
-from agentcompass.app.cli import main
 from agentcompass.app.sweep import dead_runs_swept
 from agentcompass.domain.errors import SandboxBusy, SandboxFailed
 from agentcompass.domain.sandbox import Check, SweepSelector, SweptSandbox
 from agentcompass.domain.value import Parameters
 from agentcompass.testing.fakes import FakeEnvironment
+from command_line import command
 from structlog.testing import capture_logs
 
 
@@ -87,13 +87,9 @@ class Broken(Placed):
         return [Check(name="engine", ok=False, detail="no answer", hint="start it")]
 
 
-def cleanup(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[object, str]:
-    try:
-        main(("cleanup", *words))
-    except SystemExit as ended:
-        said = capsys.readouterr()
-        return ended.code, said.out + said.err
-    raise AssertionError("main ends the process")
+def cleanup(*words: str) -> tuple[object, str]:
+    code, out, err = command("cleanup", *words)
+    return code, out + err
 
 
 async def test_a_run_begins_with_a_sweep_of_this_machines_dead_runs_and_tells_of_it() -> None:
@@ -124,36 +120,34 @@ async def test_an_error_of_the_run_goes_before_the_sweep() -> None:
             raise KeyError
 
 
-def test_cleanup_looks_where_its_parameters_say(capsys: pytest.CaptureFixture[str]) -> None:
+def test_cleanup_looks_where_its_parameters_say() -> None:
     Placed.looked_in.clear()
-    code, said = cleanup(capsys, "--env", f"{__name__}:Placed", "--env-params", '{"place": "there"}')
+    code, said = cleanup("--env", f"{__name__}:Placed", "--env-params", '{"place": "there"}')
 
     assert (code, said) == (0, "0 stopped, 0 could not be stopped\n")
     assert Placed.looked_in == ["there"]
 
 
-def test_cleanups_parameters_are_those_of_one_environment(capsys: pytest.CaptureFixture[str]) -> None:
-    code, said = cleanup(capsys, "--env-params", "{}")
+def test_cleanups_parameters_are_those_of_one_environment() -> None:
+    code, said = cleanup("--env-params", "{}")
 
     assert code == 2
     assert "--env" in said
 
 
-def test_cleanup_looks_also_where_no_sandbox_could_start(capsys: pytest.CaptureFixture[str]) -> None:
+def test_cleanup_looks_also_where_no_sandbox_could_start() -> None:
     Placed.looked_in.clear()
-    code, _ = cleanup(capsys, "--env", f"{__name__}:TooSmall")
+    code, _ = cleanup("--env", f"{__name__}:TooSmall")
 
     assert code == 0
     assert Placed.looked_in == ["here"]
 
 
-def test_cleanup_of_all_tells_what_it_passed_over(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_cleanup_of_all_tells_what_it_passed_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nobody.sock")
     monkeypatch.setenv("AGENTCOMPASS_ENVIRONMENTS__HOST_PROCESS__ROOT_FOLDER", str(tmp_path))
-    code, said = cleanup(capsys)
+    code, said = cleanup()
     counted, *passed_over = said.splitlines()
 
     assert (code, counted) == (0, "0 stopped, 0 could not be stopped")
@@ -163,8 +157,8 @@ def test_cleanup_of_all_tells_what_it_passed_over(
     ]
 
 
-def test_cleanup_of_an_environment_that_fails_to_be_swept_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
-    code, said = cleanup(capsys, "--env", f"{__name__}:Unreachable")
+def test_cleanup_of_an_environment_that_fails_to_be_swept_is_an_error() -> None:
+    code, said = cleanup("--env", f"{__name__}:Unreachable")
 
     assert (code, said) == (2, "error: environment 'fake': no answer\n")
 
@@ -176,9 +170,9 @@ async def test_a_sweep_that_hangs_is_told_as_one(monkeypatch: pytest.MonkeyPatch
         await sweep.bounded_sweep(Hanging(), dead_runs())
 
 
-def test_cleanup_asks_no_more_of_an_environment_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+def test_cleanup_asks_no_more_of_an_environment_that_is_not_there() -> None:
     Placed.looked_in.clear()
-    code, said = cleanup(capsys, "--env", f"{__name__}:Broken")
+    code, said = cleanup("--env", f"{__name__}:Broken")
 
     assert code == 2
     assert said.count("\n") == 1
