@@ -290,7 +290,7 @@ async def test_terminal_bench_2_is_upstream_at_its_published_commit(tmp_path: Pa
     asked: list[tuple[str, str]] = []
 
     class Offline(TerminalBench2Benchmark):
-        async def _checkout(self, url: str, revision: str) -> object:  # type: ignore[override]  # it never returns
+        async def _checkout(self, url: str, revision: str) -> Path:
             asked.append((url, revision))
             raise ConfigError("offline")
 

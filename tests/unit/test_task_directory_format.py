@@ -136,9 +136,8 @@ async def test_a_limit_that_its_multiplier_makes_too_long_is_refused(tmp_path: P
 
 
 def test_the_limit_of_the_start_may_change_when_a_run_is_resumed() -> None:
-    assert score_moving(TaskDirectoryParameters(start_timeout_s=3600, timeout_multiplier=2)) == {
-        "timeout_multiplier": 2
-    }
+    for parameters in (TaskDirectoryParameters, QuickstartParameters):
+        assert score_moving(parameters(start_timeout_s=3600, timeout_multiplier=2)) == {"timeout_multiplier": 2}
 
 
 @pytest.mark.parametrize("seconds", [1e300, float("inf"), float("nan")])
@@ -494,6 +493,9 @@ async def test_limits_can_be_replaced_and_multiplied_and_keep_the_name_that_sets
     assert doubled.budgets.names["agent"] == "agent_timeout_s x timeout_multiplier"
 
 
+FACTOR = "max(1, timeout_multiplier)"
+
+
 async def test_the_limits_around_the_agent_are_called_by_the_setting_that_raises_them(tmp_path: Path) -> None:
     check = '[environment.healthcheck]\ncommand = "x"\nretries = 1\ninterval_sec = 1.0\ntimeout_sec = 4.0\n'
     hook = '[[verifier.collect]]\ncommand = "x"\ntimeout_sec = 50.0\n'
@@ -503,10 +505,25 @@ async def test_the_limits_around_the_agent_are_called_by_the_setting_that_raises
     (more,) = await load(tmp_path / "more", timeout_multiplier=2)
 
     assert (plain.budgets.prepare_s, plain.budgets.collect_s) == (300, 300)
-    assert {plain.budgets.name(stage) for stage in ("prepare", "collect")} == {"300 s x timeout_multiplier"}
+    assert {plain.budgets.name(stage) for stage in ("prepare", "collect")} == {f"300 s x {FACTOR}"}
     assert (more.budgets.prepare_s, more.budgets.collect_s) == (2 * (300 + 2 * (1 + 4)), 2 * (300 + 50))
-    assert more.budgets.name("prepare") == "(300 s + environment.healthcheck) x timeout_multiplier"
-    assert more.budgets.name("collect") == "(300 s + verifier.collect) x timeout_multiplier"
+    assert more.budgets.name("prepare") == f"(300 s + environment.healthcheck) x {FACTOR}"
+    assert more.budgets.name("collect") == f"(300 s + verifier.collect) x {FACTOR}"
+
+
+async def test_a_factor_below_one_shortens_no_limit_around_the_agent(tmp_path: Path) -> None:
+    write_task(tmp_path, "task")
+    (task,) = await load(tmp_path, timeout_multiplier=0.5)
+
+    assert (task.budgets.prepare_s, task.budgets.collect_s) == (300, 300)
+    assert task.budgets.name("collect") == f"300 s x {FACTOR}"
+
+
+async def test_a_limit_around_the_agent_that_is_too_long_is_refused_as_all_others(tmp_path: Path) -> None:
+    hook = '[[verifier.collect]]\ncommand = "x"\ntimeout_sec = 31622400.0\n'
+    write_task(tmp_path, "task", toml=TASK_TOML + hook)
+    with pytest.raises(ConfigError, match=r"task/\(300 s \+ verifier\.collect\) x .*: .* longest limit"):
+        await load(tmp_path)
 
 
 async def test_dates_and_odd_numbers_of_metadata_become_text(tmp_path: Path) -> None:

@@ -842,8 +842,8 @@ async def test_the_grade_has_time_for_tests_that_run_twice(tmp_path: Path) -> No
     async with life(tmp_path, verifier_timeout_s=1000) as it:
         budgets = it.prepared.task.budgets
 
-    assert budgets.grade_s == 2380
-    assert budgets.names["grade"] == "verifier_timeout_s x 2 + 380 s for transfers"
+    assert budgets.grade_s == 2560
+    assert budgets.names["grade"] == "verifier_timeout_s x 2 + 560 s for transfers"
 
 
 async def test_a_sandbox_that_dies_when_the_verdict_is_known_loses_no_result(tmp_path: Path) -> None:

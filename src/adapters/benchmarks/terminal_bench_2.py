@@ -20,6 +20,4 @@ class TerminalBench2Benchmark(TaskDirectoryBenchmark):
     async def _source(self) -> Path:
         if self._parameters.path is not None or self._parameters.git_url is not None:
             return await super()._source()
-        found = await self._checkout(UPSTREAM_URL, self._parameters.revision or UPSTREAM_COMMIT)
-        self._dataset = {"git_url": found.url, "revision": found.commit}
-        return found.path
+        return await self._checkout(UPSTREAM_URL, self._parameters.revision or UPSTREAM_COMMIT)

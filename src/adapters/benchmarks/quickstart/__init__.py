@@ -4,29 +4,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from pydantic import Field, JsonValue
+from pydantic import JsonValue
 
-from ....domain.sandbox import LONGEST_TIMEOUT_S
 from ....domain.task import Task, TaskSelection
 from ....domain.value import Parameters
 from ..task_directory.benchmark import TaskDirectoryBenchmark, TaskDirectoryParameters
+from ..task_directory.limits import TaskLimits
 
 HERE = Path(__file__).parent
 RECORDED = HERE / "recorded"
 """A recorded model run of mini_swe_agent for each task (TASK.jsonl), for the `replay` model."""
 
 
-class QuickstartParameters(Parameters):
+class QuickstartParameters(TaskLimits):
     """The limits may be changed; the tasks are the package's."""
-
-    agent_timeout_s: float | None = Field(default=None, gt=0, le=LONGEST_TIMEOUT_S)
-    """Instead of every task's agent.timeout_sec."""
-    verifier_timeout_s: float | None = Field(default=None, gt=0, le=LONGEST_TIMEOUT_S)
-    """Instead of every task's verifier.timeout_sec."""
-    start_timeout_s: float | None = Field(default=None, gt=0, le=LONGEST_TIMEOUT_S)
-    """Pull and start: instead of every task's environment.build_timeout_sec."""
-    timeout_multiplier: float = Field(default=1, gt=0, le=1000, allow_inf_nan=False)
-    """Multiplies the limits of agent, verifier and start."""
 
 
 class QuickstartBenchmark(TaskDirectoryBenchmark):

@@ -3,7 +3,7 @@
 import asyncio
 import difflib
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime, time
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
@@ -19,28 +19,22 @@ from ....domain.task import (
     GradingMode,
     PreparedTask,
     Solution,
-    StageBudgets,
     Submission,
     Task,
     TaskSelection,
 )
 from ....domain.value import Parameters
+from ...support.retrying import Sleep
 from .artifacts import AGENT_FOLDERS, MAX_ARTIFACT_BYTES, collect_artifacts
-from .git_source import Checkout, checkout
-from .sandbox_logs import KEEP_LIMIT_S
+from .git_source import checkout
+from .limits import TaskLimits, stage_budgets, start_limit, tests_limit
 from .task_folder import TaskFolder, find_tasks, read_task
 from .task_toml import HealthCheck, TaskProblems, interpolated
 from .verifier import Folder, TestRun, run_tests
 from .verifier_kit import VerifierKit, read_kit
 
-DEFAULT_AGENT_S = 3600.0
-GRADE_TRANSFERS_S = 180.0
-"""For what surrounds the tests: putting them in, fetching what the verdict needs."""
-MOST_TEST_RUNS = 2
-"""They run again where the first run was disturbed."""
 _SETUP_LIMIT_S = 60.0
 # The output goes by way of a file, so that a service which the solution leaves running can go on writing.
-_TRANSFERS_S = 300.0
 _SOLVE = """R="${AGENTCOMPASS_ROOT:-}"
 [ -x "$R/solution/solve.sh" ] || chmod a+x "$R/solution/solve.sh" 2>/dev/null
 [ -d "$R/logs/agent" ] || mkdir -p "$R/logs/agent" 2>/dev/null
@@ -56,7 +50,7 @@ exit "$ac_code"
 _WORKDIR = 'ac_path=$(pwd -P); printf %s "${ac_path#"${AGENTCOMPASS_ROOT:-}"}"'
 
 
-class TaskDirectoryParameters(Parameters):
+class TaskDirectoryParameters(TaskLimits):
     """Where the tasks are, and what to change of their limits."""
 
     path: Path | None = None
@@ -67,16 +61,6 @@ class TaskDirectoryParameters(Parameters):
     """Commit, tag or branch of `git_url`; the default is the repository's HEAD. The commit is recorded."""
     git_timeout_s: float = Field(default=1800, gt=0, le=LONGEST_TIMEOUT_S, json_schema_extra={"identity": False})
     """Limit of fetching `git_url`."""
-    agent_timeout_s: float | None = Field(default=None, gt=0, le=LONGEST_TIMEOUT_S)
-    """Instead of every task's agent.timeout_sec; 3600 where neither is given."""
-    verifier_timeout_s: float | None = Field(default=None, gt=0, le=LONGEST_TIMEOUT_S)
-    """Instead of every task's verifier.timeout_sec."""
-    start_timeout_s: float | None = Field(
-        default=None, gt=0, le=LONGEST_TIMEOUT_S, json_schema_extra={"identity": False}
-    )
-    """Pull or build, and start: instead of every task's environment.build_timeout_sec."""
-    timeout_multiplier: float = Field(default=1, gt=0, le=1000, allow_inf_nan=False)
-    """Multiplies the limits of all stages; in the grade that of the tests."""
     variables: dict[str, str] = Field(default_factory=dict)
     """What ${NAME} means in the tasks' env tables; the runner's own environment is never looked at. No secrets."""
 
@@ -103,13 +87,7 @@ class TaskDirectoryBenchmark:
     grading: ClassVar[GradingMode] = GradingMode.SAME
     Parameters: ClassVar[type[Parameters]] = TaskDirectoryParameters
 
-    def __init__(
-        self,
-        parameters: TaskDirectoryParameters,
-        data_dir: Path,
-        *,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
+    def __init__(self, parameters: TaskDirectoryParameters, data_dir: Path, *, sleep: Sleep = asyncio.sleep) -> None:
         self._parameters = parameters
         self._data_dir = data_dir
         self._sleep = sleep
@@ -132,17 +110,17 @@ class TaskDirectoryBenchmark:
     async def _source(self) -> Path:
         parameters = self._parameters
         if parameters.git_url is not None:
-            found = await self._checkout(parameters.git_url, parameters.revision or "HEAD")
-            self._dataset = {"git_url": found.url, "revision": found.commit}
-            return found.path
+            return await self._checkout(parameters.git_url, parameters.revision or "HEAD")
         if parameters.path is None:
             raise ConfigError(f"{self.name}: no tasks given", hint="set the benchmark parameter path or git_url")
         path = await asyncio.to_thread(lambda folder: folder.expanduser().absolute(), parameters.path)
         self._dataset = {"path": str(path)}
         return Path(path)
 
-    async def _checkout(self, url: str, revision: str) -> Checkout:
-        return await checkout(url, revision, self._data_dir / "git", limit_s=self._parameters.git_timeout_s)
+    async def _checkout(self, url: str, revision: str) -> Path:
+        found = await checkout(url, revision, self._data_dir / "git", limit_s=self._parameters.git_timeout_s)
+        self._dataset = {"git_url": found.url, "revision": found.commit}
+        return found.path
 
     def _read(self, root: Path, selection: TaskSelection) -> list[Task]:
         found = find_tasks(root)
@@ -219,7 +197,7 @@ class TaskDirectoryBenchmark:
         What the agent left in /logs/agent and /logs/artifacts is kept as well, unless `collect` has done so.
         """
         folder = self._folder(task.task)
-        limit_s, limit_name = _verifier_limit(folder, self._parameters)
+        limit_s, limit_name = tests_limit(folder.config, self._parameters)
         run = TestRun(
             tests=folder.path / "tests",
             env={**(self._kit.env if self._kit else {}), **self._verifier_env(folder)},
@@ -300,13 +278,13 @@ def _task(folder: TaskFolder, parameters: TaskDirectoryParameters) -> Task:
         id=folder.id,
         category=str(free.get("category") or ""),
         instruction=folder.instruction,
-        budgets=_budgets(folder, parameters),
+        budgets=stage_budgets(folder.config, parameters),
         metadata={
             "difficulty": free.get("difficulty"),
             "tags": free.get("tags"),
             "docker_image": environment.docker_image,
             "dockerfile_context": str(folder.path / "environment") if folder.has_dockerfile else None,
-            "build_timeout_s": _start_limit(folder, parameters)[0],
+            "build_timeout_s": start_limit(folder.config, parameters)[0],
             "workdir": environment.workdir,
             "cpus": environment.cpus,
             "memory_mb": environment.memory_mib,
@@ -331,59 +309,3 @@ def _json(value: Any) -> JsonValue:
         return str(value)
     plain: JsonValue = value  # the rest of what TOML has is JSON
     return plain
-
-
-def _scaled(
-    override: float | None, override_name: str, upstream: float, upstream_name: str, parameters: TaskDirectoryParameters
-) -> tuple[float, str]:
-    value, name = (upstream, upstream_name) if override is None else (override, override_name)
-    factor = parameters.timeout_multiplier
-    name = name if factor == 1 else f"{name} x timeout_multiplier"
-    if value * factor > LONGEST_TIMEOUT_S:
-        raise TaskProblems([f"{name}: {value * factor:g} s is more than the longest limit of {LONGEST_TIMEOUT_S} s"])
-    return value * factor, name
-
-
-def _start_limit(folder: TaskFolder, parameters: TaskDirectoryParameters) -> tuple[float, str]:
-    upstream, name = folder.config.environment.build_timeout_sec, "environment.build_timeout_sec (or start_timeout_s)"
-    return _scaled(parameters.start_timeout_s, "start_timeout_s", upstream, name, parameters)
-
-
-def _verifier_limit(folder: TaskFolder, parameters: TaskDirectoryParameters) -> tuple[float, str]:
-    upstream = folder.config.verifier.timeout_sec
-    return _scaled(parameters.verifier_timeout_s, "verifier_timeout_s", upstream, "verifier.timeout_sec", parameters)
-
-
-def _multiplied(task_s: float, task_name: str, parameters: TaskDirectoryParameters) -> tuple[float, str]:
-    """The limit of a stage that has none in task.toml: a fixed time, never shortened, and what the task asks for."""
-    name = f"({_TRANSFERS_S:g} s + {task_name})" if task_s else f"{_TRANSFERS_S:g} s"
-    limit_s = (_TRANSFERS_S + task_s) * max(parameters.timeout_multiplier, 1)
-    return min(limit_s, LONGEST_TIMEOUT_S), f"{name} x timeout_multiplier"
-
-
-def _budgets(folder: TaskFolder, parameters: TaskDirectoryParameters) -> StageBudgets:
-    config = folder.config
-    start_s, start = _start_limit(folder, parameters)
-    upstream, upstream_name = config.agent.timeout_sec or DEFAULT_AGENT_S, "agent.timeout_sec"
-    if config.agent.timeout_sec is None:
-        upstream_name = "agent_timeout_s"
-    agent_s, agent = _scaled(parameters.agent_timeout_s, "agent_timeout_s", upstream, upstream_name, parameters)
-    tests_s, tests = _verifier_limit(folder, parameters)
-    around_s = GRADE_TRANSFERS_S + KEEP_LIMIT_S
-    check, hooks = config.environment.healthcheck, config.verifier.collect
-    prepare_s, prepare = _multiplied(check.longest_s if check else 0, "environment.healthcheck", parameters)
-    collect_s, collect = _multiplied(sum(hook.timeout_sec for hook in hooks), "verifier.collect", parameters)
-    return StageBudgets(
-        start_s=start_s,
-        prepare_s=prepare_s,
-        agent_s=agent_s,
-        collect_s=collect_s,
-        grade_s=MOST_TEST_RUNS * tests_s + around_s,
-        names={
-            "start": start,
-            "prepare": prepare,
-            "agent": agent,
-            "collect": collect,
-            "grade": f"{tests} x {MOST_TEST_RUNS} + {around_s:g} s for transfers",
-        },
-    )
