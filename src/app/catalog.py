@@ -13,8 +13,8 @@ from typing import Any
 
 from ..domain import ports
 from ..domain.errors import ConfigError
+from ..domain.suggest import did_you_mean
 from ..domain.value import Parameters
-from .suggest import did_you_mean
 
 _OURS = __name__.partition(".")[0]
 _ADAPTERS = f"{_OURS}.adapters"

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..domain.errors import ConfigError
+from ..domain.suggest import did_you_mean
 from .catalog import Catalog, Kind, SdkMissing, description_of
 from .settings import section_model
-from .suggest import did_you_mean
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,13 @@ from agentcompass.adapters.progress import NAMES, make_progress
 from agentcompass.adapters.progress.plain import ATTEMPTS_UP_TO, PlainDisplay
 from agentcompass.adapters.progress.rich_display import RichDisplay
 from agentcompass.adapters.progress.tally import Tally
-from agentcompass.adapters.progress.wording import cost, duration, one_line, score, tokens, warning
+from agentcompass.adapters.progress.wording import cost, duration, score, tokens, warning
 from agentcompass.adapters.progress.writer import LineWriter
 from agentcompass.domain.attempt import AttemptKey, Stage
 from agentcompass.domain.errors import ConfigError
 from agentcompass.domain.events import AttemptRetried, RunEnded, RunInterrupted, StageEntered
 from agentcompass.domain.model import NO_USAGE, Usage
+from agentcompass.domain.one_line import one_line
 from agentcompass.domain.run import Interval, Rate, Spent
 from agentcompass.testing.progress import attempt_ended, every_event, run_started
 from hypothesis import given

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from agentcompass.app.settings.provenance import LayerKind, Origin, dotted, origin_of, stacked
 from agentcompass.app.settings.shape import child, known_keys, takes, takes_null, takes_text
-from agentcompass.app.suggest import did_you_mean, nearest
+from agentcompass.domain.suggest import did_you_mean, nearest
 from pydantic import BaseModel, Field, SecretStr
 
 

@@ -2,6 +2,7 @@
 
 from ...domain.attempt import AttemptKey, AttemptRecord, Status
 from ...domain.events import AttemptRetried, Event, RunInterrupted
+from ...domain.one_line import one_line
 from ...domain.run import Rate, Spent
 from .tally import Tally
 
@@ -54,14 +55,6 @@ def outcome(record: AttemptRecord) -> str:
         verdict = "correct" if record.correct else "incorrect"
         return f"{verdict} ({record.exit_reason})" if record.exit_reason else verdict
     return f"{record.status}: {one_line(record.error)}" if record.error else str(record.status)
-
-
-def one_line(text: str) -> str:
-    """`text` with its white space folded and its control characters (a terminal obeys them) as escapes."""
-    folded = " ".join(text.split())
-    if folded.isprintable():
-        return folded
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in folded)
 
 
 def cut(text: str, limit: int = 400) -> str:

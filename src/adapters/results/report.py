@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...domain.model import Usage
+from ...domain.one_line import one_line
 from ...domain.run import Counts, Rate, RunSummary, Unscored
 
 _MAX_ERROR_CHARS = 300
@@ -182,14 +183,6 @@ def moment(text: str) -> str:
 
 def _listed(counts: dict[str, int]) -> str:
     return ", ".join(f"{count} x {name}" for name, count in counts.items())
-
-
-def one_line(text: str) -> str:
-    """`text` with its white space folded, and control characters, which a terminal obeys, as escapes."""
-    folded = " ".join(text.split())
-    if folded.isprintable():
-        return folded
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in folded)
 
 
 def cut(text: str, max_chars: int = _MAX_ERROR_CHARS) -> str:

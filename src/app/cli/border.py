@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from ...domain.errors import AgentCompassError
+from ...domain.one_line import printable
 from ..garbage import collect_rarely
-from ..one_line import printable
 from .lazy import LazyGroup
 
 EXIT_BUG = 1

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from ..one_line import printable
+from ...domain.one_line import printable
 from . import options
 
 app = typer.Typer(add_completion=False)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..suggest import did_you_mean, nearest
+from ...domain.suggest import did_you_mean, nearest
 from .models import ModelSettings, RunSettings
 from .problems import SHARED_SECRET, Problem, problem_at
 from .provenance import Layer

@@ -9,8 +9,8 @@ from typing import Any
 from pydantic import BaseModel, SecretStr, ValidationError
 
 from ...domain.errors import ConfigError
-from ..one_line import printable
-from ..suggest import did_you_mean
+from ...domain.one_line import printable
+from ...domain.suggest import did_you_mean
 from .provenance import KeyPath, Origins, dotted, origin_of
 from .shape import child, known_keys
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeAlias
 
-from ..one_line import printable
+from ...domain.one_line import printable
 
 KeyPath: TypeAlias = tuple[str | int, ...]
 """Keys from the top of the settings down; an int is an index into a list."""

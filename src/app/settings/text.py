@@ -17,7 +17,7 @@ except ImportError:  # PyYAML was built without libyaml
     from yaml import SafeLoader as LibraryLoader  # type: ignore[assignment]
 
 from ...domain.errors import ConfigError
-from ..one_line import printable
+from ...domain.one_line import printable
 from .provenance import KeyPath, dotted
 
 MAX_DEPTH = 40

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from ...domain.errors import ConfigError
-from ..one_line import printable
-from ..suggest import did_you_mean, nearest
+from ...domain.one_line import printable
+from ...domain.suggest import did_you_mean, nearest
 from .provenance import KeyPath, Layer, LayerKind, Origin, dotted
 from .shape import child, known_keys, takes, takes_null, takes_text
 from .text import parse_yaml
