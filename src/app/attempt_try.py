@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import structlog
 from pydantic import JsonValue
 
+from ..adapters.support.stage_clock import stage_clock
 from ..domain.attempt import (
     AttemptContext,
     AttemptKey,
@@ -113,7 +114,7 @@ class AttemptTry:
         """The record of a try that was cut; a verdict that was reached by then holds."""
         if self._grade is not None:
             return self._record(Status.COMPLETED, "")
-        self._failure = self._failure_now("Cancelled", None, transient=True)
+        self._failure = self._failure_now("Cancelled", transient=True)
         return self._record(Status.CANCELLED, f"{self._stage}: the run was interrupted")
 
     def _record(self, status: Status, error: str) -> AttemptRecord:
@@ -153,14 +154,20 @@ class AttemptTry:
         return extra | (self._grade.extra if self._grade else {})
 
     def _failed(self, error: AgentCompassError) -> AttemptRecord:
-        self._failure = self._failure_now(type(error).__name__, _limit_of(error), transient=error.transient)
+        self._failure = self._failure_of(error)
         log.warning("attempt.failed", stage=self._stage.value, error=str(error), exc_info=error)
         status = Status.EVAL_ERROR if self._grading else Status.RUN_ERROR
         return self._record(status, f"{self._stage}: {error}")
 
-    def _failure_now(self, kind: str, limit: str | None, *, transient: bool) -> Failure:
+    def _failure_of(self, error: AgentCompassError) -> Failure:
+        failure = self._failure_now(type(error).__name__, transient=error.transient)
+        if not isinstance(error, StageTimeout):
+            return failure
+        return failure.model_copy(update={"limit": error.limit, "elapsed_s": round(error.elapsed_s, 3)})
+
+    def _failure_now(self, kind: str, *, transient: bool) -> Failure:
         elapsed_s = round(time.monotonic() - self._stage_started, 3)
-        return Failure(stage=self._stage, kind=kind, limit=limit, elapsed_s=elapsed_s, transient=transient)
+        return Failure(stage=self._stage, kind=kind, elapsed_s=elapsed_s, transient=transient)
 
     async def _all_stages(self) -> None:
         ports, same = self._ports, self._ports.benchmark.grading is GradingMode.SAME
@@ -185,8 +192,7 @@ class AttemptTry:
             except AgentCompassError as exc:
                 if not exc.transient or number > self._ports.max_retries:
                     raise
-                failure = self._failure_now(type(exc).__name__, _limit_of(exc), transient=True)
-                error = f"{self._stage}: {exc}"
+                failure, error = self._failure_of(exc), f"{self._stage}: {exc}"
                 again = EarlierTry(error=error, failure=failure, started_at=started_at, ended_at=now_iso())
                 self._gradings.append(again)
                 self._ports.emit(AttemptRetried(key=self._key, try_number=number, error=error))
@@ -303,14 +309,13 @@ class AttemptTry:
         limit_s = budgets.seconds(stage)
         started = self._stage_started
         try:
-            async with asyncio.timeout(limit_s) as scope:
+            async with stage_clock(limit_s) as clock:
                 with _plugin_border(stage, broken):
                     yield
         except TimeoutError as exc:
-            if not scope.expired():
+            if not clock.expired:
                 raise
-            elapsed = time.monotonic() - started
-            raise StageTimeout(stage.value, budgets.name(stage), limit_s, elapsed) from exc
+            raise StageTimeout(stage.value, budgets.name(stage), limit_s, clock.worked_s) from exc
         finally:
             self._add_timing(stage, started)
 
@@ -320,10 +325,6 @@ class AttemptTry:
     async def _record_step(self, step: Step) -> None:
         self._steps += 1
         await self._ports.store.append_step(self._key, step)
-
-
-def _limit_of(error: AgentCompassError) -> str | None:
-    return error.limit if isinstance(error, StageTimeout) else None
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 VERSION = {"ApiVersion": "1.41", "Version": "20.10", "Os": "linux", "Arch": "amd64"}
+CORES = 2
 
 
 @dataclass
@@ -24,6 +25,8 @@ class Ran:
     hold: threading.Event | None = None
     """Its streams end when this is set."""
     refused: bool = False
+    printed: bytes = b""
+    """On stdout, before the line that ends it."""
 
 
 @dataclass
@@ -103,6 +106,7 @@ def serving() -> Iterator[FakeEngine]:
     thread.start()
     fake.url = f"tcp://127.0.0.1:{server.server_port}"
     fake.on("GET /version", lambda request: request.say(VERSION))
+    fake.on("GET /info", lambda request: request.say({"NCPU": CORES}))
     fake.on("GET /containers/[^/]+/json", lambda request: request.say({"State": {"Running": True}}))
     _serve_commands(fake)
     yield fake
@@ -132,9 +136,10 @@ def _serve_commands(fake: FakeEngine) -> None:
         if one.hold is not None:
             request.wfile.flush()
             one.hold.wait(30)
-        if one.marked:
-            line = f"{nonce}:{one.code}\n".encode()
-            request.wfile.write(b"".join(struct.pack(">BxxxL", kind, len(line)) + line for kind in (1, 2)))
+        line = f"{nonce}:{one.code}\n".encode() if one.marked else b""
+        for kind, data in ((1, one.printed + line), (2, line)):
+            if data:
+                request.wfile.write(struct.pack(">BxxxL", kind, len(data)) + data)
 
     def inspect(request: Request) -> None:
         one = ran[int(request.path.split("/")[-2].partition("x")[0])]

@@ -15,10 +15,11 @@ from agentcompass.adapters.environments.docker import images as images_module
 from agentcompass.adapters.environments.docker.engine import DockerEngine
 from agentcompass.adapters.environments.docker.environment import DockerEnvironment, DockerParameters
 from agentcompass.adapters.environments.docker.images import DockerImages, ImagePolicy
+from agentcompass.adapters.support.stage_clock import stage_clock
 from agentcompass.domain.errors import SandboxBusy, SandboxStartFailed
 from agentcompass.domain.sandbox import ImageBuild, SandboxSpec
 from agentcompass.testing.environment import an_owner
-from docker_fakes import FakeEngine, Request
+from docker_fakes import CORES, FakeEngine, Request
 
 pytest_plugins = ("docker_fixtures",)
 
@@ -142,14 +143,20 @@ def _removals(fake: FakeEngine) -> list[str]:
     return [call.removeprefix("DELETE /images/") for call in fake.calls if call.startswith("DELETE")]
 
 
-async def test_the_limit_of_a_start_does_not_count_its_pull(fake: FakeEngine) -> None:
-    registry, failures = Registry(fake, held=True), [{"message": "try again"}]
+def _serve_containers(fake: FakeEngine, *failures: str) -> list[str]:
+    """Their starts fail so, and then well; returns the failures that are still to come."""
+    left = list(failures)
     fake.on("POST /containers/create", lambda request: (request.body(), request.say({"Id": "id"}, 201)))
     fake.on(
         "POST /containers/id/start",
-        lambda request: request.say(*((failures.pop(), 500) if failures else (None, 200))),
+        lambda request: request.say(*(({"message": left.pop()}, 500) if left else (None, 200))),
     )
     fake.on("DELETE /containers/.*", lambda request: request.say(None))
+    return left
+
+
+async def test_the_limit_of_a_start_does_not_count_its_pull(fake: FakeEngine) -> None:
+    registry, failures = Registry(fake, held=True), _serve_containers(fake, "try again")
     environment = DockerEnvironment(DockerParameters(host=fake.url, start_timeout_s=0.8))
     threading.Timer(1, registry.over.set).start()
     began = time.monotonic()
@@ -160,3 +167,91 @@ async def test_the_limit_of_a_start_does_not_count_its_pull(fake: FakeEngine) ->
     assert sandbox.id == "id"
     assert opened_s > 0.9
     assert failures == []
+
+
+class Builder:
+    """Builds that take as long as they are told; `most` ran at the same time."""
+
+    def __init__(self, fake: FakeEngine, each_s: float) -> None:
+        self.most = self._running = 0
+        self._each_s, self._lock, self._built = each_s, threading.Lock(), set[str]()
+        fake.on("GET /images/.*/json", self._inspect)
+        fake.on("POST /build", self._build)
+
+    def _inspect(self, request: Request) -> None:
+        known = request.path.split("/images/")[1].removesuffix("/json") in self._built
+        request.say(FOUND if known else {"message": "No such image"}, 200 if known else 404)
+
+    def _build(self, request: Request) -> None:
+        request.body()
+        with self._lock:
+            self._running += 1
+            self.most = max(self.most, self._running)
+        time.sleep(self._each_s)
+        with self._lock:
+            self._running -= 1
+        self._built.add(parse_qs(urlsplit(request.path).query)["t"][0])
+        request.say({"stream": "done"})
+
+
+async def test_builds_that_last_longer_together_than_a_stage_wait_for_the_engines_cores_and_none_fails(
+    fake: FakeEngine, tmp_path: Path
+) -> None:
+    builder = Builder(fake, each_s=0.3)
+    _serve_containers(fake)
+    environment = DockerEnvironment(DockerParameters(host=fake.url))
+
+    async def started(number: int) -> float:
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / "Dockerfile").write_text(f"FROM scratch\nLABEL number={number}\n")
+        spec, owner = SandboxSpec(build=ImageBuild(context=folder)), an_owner(attempt=number + 1)
+        async with stage_clock(1) as clock, environment.open(spec, owner):
+            return clock.worked_s
+
+    began = time.monotonic()
+    worked = await asyncio.gather(*map(started, range(5 * CORES)))
+    lasted = time.monotonic() - began
+    await environment.close()
+
+    assert lasted > 1.5
+    assert max(worked) < 1
+    assert builder.most == CORES
+    assert fake.calls.count("GET /info") == 1
+
+
+async def test_who_joins_a_pull_of_another_is_not_held_to_a_limit_of_its_own(
+    fake: FakeEngine, engine: DockerEngine
+) -> None:
+    registry, images = Registry(fake, held=True), _images(engine)
+    first = asyncio.create_task(images.have(SandboxSpec(image="one")))
+    await asyncio.sleep(0)
+    threading.Timer(0.4, registry.over.set).start()
+    async with stage_clock(0.2):
+        joined = await images.have(SandboxSpec(image="one"))
+
+    assert joined is await first
+    assert registry.begun == 1
+
+
+async def test_whoever_pulls_is_held_to_the_limit_of_its_stage(fake: FakeEngine, engine: DockerEngine) -> None:
+    registry = Registry(fake, held=True)
+    images = _images(engine)
+    with pytest.raises(TimeoutError):
+        async with stage_clock(0.2):
+            await images.have(SandboxSpec(image="one"))
+    registry.over.set()
+
+    assert (await images.have(SandboxSpec(image="one"))).name == "one"
+    assert registry.begun == 1
+
+
+async def test_an_engine_that_stops_answering_holds_nobody_for_ever(fake: FakeEngine, engine: DockerEngine) -> None:
+    silent = threading.Event()
+    fake.on("GET /images/.*/json", lambda request: (silent.wait(10), request.say({}, 404)))
+    images = _images(engine, pull_timeout_s=0.2)
+    asked = [images.have(SandboxSpec(image="one")) for _ in range(2)]
+    errors = await asyncio.gather(*asked, return_exceptions=True)
+    silent.set()
+
+    assert [type(error) for error in errors] == [SandboxBusy, SandboxBusy]

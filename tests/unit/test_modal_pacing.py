@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from agentcompass.adapters.environments.modal.pacing import Pacing
+from agentcompass.adapters.support.stage_clock import stage_clock
 
 
 class Clock:
@@ -69,3 +70,14 @@ async def test_a_start_that_fails_makes_room() -> None:
             raise ValueError("no")
     async with pacing.starting():
         pass
+
+
+async def test_the_limit_of_a_stage_does_not_count_the_wait_for_ones_turn() -> None:
+    pacing = Pacing(20, 1)
+
+    async def start() -> None:
+        async with stage_clock(0.1), pacing.starting():
+            await pacing.turn()
+            await asyncio.sleep(0.03)
+
+    await asyncio.gather(*(start() for _ in range(5)))

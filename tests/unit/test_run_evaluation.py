@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from agentcompass.adapters.results.file_store import WRITE_LIMIT_S
 from agentcompass.adapters.support.cleanup import stop_shielded
+from agentcompass.adapters.support.stage_clock import waiting_for_turn
 from agentcompass.app.attempt_runner import SAVE_LIMIT_S
 from agentcompass.app.run_evaluation import RunEvaluation, RunOutcome, RunPorts
 from agentcompass.app.specs import SpecResolver
@@ -749,6 +750,44 @@ async def test_a_store_that_cannot_write_stops_the_run() -> None:
         await world.start()
     assert world.environment.live == {}
     assert world.store.locked is False
+
+
+class Queueing(FakeEnvironment):
+    """An environment that lets a sandbox wait for its turn, and then takes `start_s` to start it."""
+
+    def __init__(self, wait_s: float, start_s: float) -> None:
+        super().__init__()
+        self.wait_s, self.start_s = wait_s, start_s
+
+    @asynccontextmanager
+    async def open(self, spec: SandboxSpec, owner: SandboxOwner) -> AsyncIterator[FakeSandbox]:
+        with waiting_for_turn():
+            await asyncio.sleep(self.wait_s)
+        await asyncio.sleep(self.start_s)
+        async with super().open(spec, owner) as sandbox:
+            yield sandbox
+
+
+def one_task_that_starts_within(seconds: float) -> FakeBenchmark:
+    return FakeBenchmark(FakeBenchmarkParameters(tasks=1, budgets=StageBudgets(start_s=seconds)))
+
+
+async def test_the_limit_of_a_start_does_not_count_the_wait_for_its_turn() -> None:
+    world = World(environment=Queueing(wait_s=0.3, start_s=0), benchmark=one_task_that_starts_within(0.2))
+    await world.start()
+
+    assert world.store.records[FIRST].status is Status.COMPLETED
+    assert world.store.records[FIRST].timings["start"] >= 0.3
+
+
+async def test_a_start_over_its_limit_tells_the_time_that_its_limit_counts() -> None:
+    world = World(environment=Queueing(wait_s=0.3, start_s=10), benchmark=one_task_that_starts_within(0.1))
+    await world.start()
+    record = world.store.records[FIRST]
+
+    assert "limit start_timeout_s of 0.1 s reached after 0.1 s" in record.error
+    assert record.failure is not None
+    assert (record.failure.limit, round(record.failure.elapsed_s, 1)) == ("start_timeout_s", 0.1)
 
 
 async def test_stages_are_announced_in_their_order() -> None:

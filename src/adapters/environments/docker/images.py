@@ -1,13 +1,12 @@
 """Images at the engine: found, pulled or built once each, and removed where this run pulled them."""
 
 import asyncio
-import os
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import structlog
 from docker import APIClient
@@ -17,12 +16,14 @@ from ....domain.errors import AgentCompassError, SandboxBusy, SandboxStartFailed
 from ....domain.sandbox import ImageBuild, SandboxSpec
 from ...support.cleanup import exception_seen
 from ...support.retrying import retrying
+from ...support.stage_clock import turn_of, waiting_for_turn
 from .build import BuildContext, built_lines, read_context
 from .engine import CutableStream, DockerEngine, responses_to
 from .errors import FAILURES, ErrorKind, explanation, said_error, start_error, status_of
 
 log = structlog.get_logger()
 
+T = TypeVar("T")
 PullPolicy = Literal["missing", "always", "never"]
 
 _IDLE_IMAGES_KEPT = 8
@@ -77,7 +78,8 @@ class DockerImages:
         self._flights: dict[tuple[str, str | None], asyncio.Future[DockerImage]] = {}
         self._users: Counter[str] = Counter()
         self._pulling = asyncio.Semaphore(_PULLS_AT_ONCE)
-        self._building = asyncio.Semaphore(os.cpu_count() or 1)
+        self._building: asyncio.Semaphore | None = None
+        self._counting_cores = asyncio.Lock()
         self._pulled: OrderedDict[str, None] = OrderedDict()
 
     @contextmanager
@@ -124,9 +126,10 @@ class DockerImages:
         if flight is None or (flight.done() and (flight.cancelled() or flight.exception())):
             flight = self._flights[key] = asyncio.ensure_future(have)
             flight.add_done_callback(exception_seen)
-        else:
-            have.close()
-        return await asyncio.shield(flight)
+            return await asyncio.shield(flight)
+        have.close()
+        with waiting_for_turn():
+            return await asyncio.shield(flight)
 
     async def _find_or_pull(self, name: str, platform: str | None) -> DockerImage:
         found = await self._inspect(name)
@@ -146,9 +149,11 @@ class DockerImages:
 
     async def _find_or_build(self, build: ImageBuild, platform: str | None) -> DockerImage:
         try:
-            context = await asyncio.to_thread(read_context, build, platform)
+            async with asyncio.timeout(build.timeout_s):
+                context = await asyncio.to_thread(read_context, build, platform)
         except OSError as exc:
-            raise SandboxStartFailed(f"build context {str(build.context)!r} cannot be read: {exc}") from exc
+            message = f"build context {str(build.context)!r} cannot be read: {explanation(exc)}"
+            raise SandboxStartFailed(message) from exc
         found = await self._inspect(context.tag)
         if found is None:
             await self._build(context, platform)
@@ -158,23 +163,36 @@ class DockerImages:
         return found
 
     async def _inspect(self, name: str) -> DockerImage | None:
-        policy = self._policy
-        inspect = retrying("docker.inspect", tries=policy.tries, total_s=policy.pull_timeout_s)
-        found: DockerImage | None = await inspect(self._inspect_once, name)
-        return found
+        found = await self._asked(partial(_inspect_image, name=name), f"image {name!r}")
+        return DockerImage.inspected(name, found) if found is not None else None
 
-    async def _inspect_once(self, name: str) -> DockerImage | None:
-        try:
-            return DockerImage.inspected(name, await self._engine.call(partial(_inspect_image, name=name)))
-        except ImageNotFound:
-            return None
-        except FAILURES as exc:
-            raise start_error(exc, f"image {name!r}") from exc
+    async def _asked(self, question: Callable[[APIClient], T], doing: str) -> T:
+        async def once() -> T:
+            try:
+                return await self._called(question)
+            except FAILURES as exc:
+                raise start_error(exc, doing) from exc
+
+        policy = self._policy
+        answer: T = await retrying("docker.ask", tries=policy.tries, total_s=policy.pull_timeout_s)(once)
+        return answer
+
+    async def _called(self, function: Callable[[APIClient], T]) -> T:
+        # Others wait for the answer with their clocks stopped, and over ssh the client itself waits for ever.
+        async with asyncio.timeout(self._policy.pull_timeout_s):
+            return await self._engine.call(function)
+
+    async def _build_slots(self) -> asyncio.Semaphore:
+        async with self._counting_cores:
+            if self._building is None:
+                info = await self._asked(_info, "asking for the engine's cores")
+                self._building = asyncio.Semaphore(info.get("NCPU") or 1)
+        return self._building
 
     async def _pull(self, name: str, platform: str | None) -> None:
         if self._policy.remove_pulled:
             await self._remove_idle(keep=_IDLE_IMAGES_KEPT)
-        async with self._pulling:
+        async with turn_of(self._pulling):
             log.info("image.pull_started", image=name)
             try:
                 await self._pull_patiently(name, platform)
@@ -209,7 +227,7 @@ class DockerImages:
         doing = f"build of {str(build.context / build.dockerfile)!r}"
         lines = partial(built_lines, context=context, platform=platform)
         limit = _Limit("build.timeout_s", build.timeout_s)
-        async with self._building:
+        async with turn_of(await self._build_slots()):
             log.info("image.build_started", image=context.tag, context=str(build.context))
             patiently = retrying("docker.build", tries=self._policy.tries, total_s=build.timeout_s)
             await patiently(self._followed, lines, doing, limit, otherwise=SandboxStartFailed)
@@ -254,7 +272,7 @@ class DockerImages:
         removed = 0
         for name in idle[: max(0, len(idle) - keep)]:
             try:
-                await self._engine.call(partial(_remove_image, name=name))
+                await self._called(partial(_remove_image, name=name))
             except (*FAILURES, AgentCompassError) as exc:
                 log.warning("image.kept", image=name, error=explanation(exc))
                 if name in self._pulled:
@@ -298,9 +316,15 @@ class _Following:
         return "".join(f"\n  {line}" for line in self._log)
 
 
-def _inspect_image(client: APIClient, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = client.inspect_image(name)  # type: ignore[no-untyped-call]  # the stubs leave it out
-    return found
+def _inspect_image(client: APIClient, name: str) -> dict[str, Any] | None:
+    with suppress(ImageNotFound):
+        found: dict[str, Any] = client.inspect_image(name)  # type: ignore[no-untyped-call]  # the stubs leave it out
+        return found
+    return None
+
+
+def _info(client: APIClient) -> dict[str, Any]:
+    return client.info()
 
 
 def _remove_image(client: APIClient, name: str) -> None:

@@ -13,6 +13,7 @@ from ....domain.errors import AgentCompassError, ConfigError, SandboxBusy, Sandb
 from ....domain.sandbox import ImageBuild, SandboxSpec
 from ...support.cleanup import exception_seen
 from ...support.retrying import retrying
+from ...support.stage_clock import waiting_for_turn
 from .connection import ModalConnection
 from .errors import FAILURES, start_error
 from .parameters import ModalParameters, registry_variables
@@ -45,7 +46,9 @@ class ModalImages:
         if flight is None or (flight.done() and _worth_another_try(flight)):
             flight = self._flights[image_name(spec)] = asyncio.ensure_future(self._build(spec))
             flight.add_done_callback(exception_seen)
-        return await asyncio.shield(flight)
+            return await asyncio.shield(flight)
+        with waiting_for_turn():
+            return await asyncio.shield(flight)
 
     async def close(self) -> None:
         """Stop waiting for builds; Modal goes on with them."""

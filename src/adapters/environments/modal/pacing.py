@@ -2,8 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+
+from ...support.stage_clock import turn_of, waiting_for_turn
 
 
 class Pacing:
@@ -22,15 +24,14 @@ class Pacing:
         self._next = 0.0
         self._clock, self._sleep = clock, sleep
 
-    @asynccontextmanager
-    async def starting(self) -> AsyncIterator[None]:
+    def starting(self) -> AbstractAsyncContextManager[None]:
         """Held from before a creation until the sandbox has answered."""
-        async with self._starting:
-            yield
+        return turn_of(self._starting)
 
     async def turn(self) -> None:
         """Wait until one more may be created; turns are at least an interval apart, also when they come late."""
-        async with self._turn:
-            while (wait_s := self._next - self._clock()) > 0:
-                await self._sleep(wait_s)
-            self._next = self._clock() + self._interval_s
+        with waiting_for_turn():
+            async with self._turn:
+                while (wait_s := self._next - self._clock()) > 0:
+                    await self._sleep(wait_s)
+                self._next = self._clock() + self._interval_s
