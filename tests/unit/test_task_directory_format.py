@@ -1,6 +1,7 @@
 """task.toml and the folder around it: what is honoured, what is refused, and in which words."""
 
 import errno
+import hashlib
 import os
 from collections.abc import Callable
 from functools import partial
@@ -11,6 +12,7 @@ from agentcompass.adapters.benchmarks.quickstart import QuickstartParameters
 from agentcompass.adapters.benchmarks.task_directory.benchmark import TaskDirectoryBenchmark, TaskDirectoryParameters
 from agentcompass.adapters.benchmarks.task_directory.task_folder import checksum, find_tasks, read_task, strip_canary
 from agentcompass.adapters.benchmarks.task_directory.task_toml import TaskProblems, interpolated, parse_task_toml
+from agentcompass.adapters.benchmarks.task_directory.verifier_kit import read_kit
 from agentcompass.app.identity import score_moving
 from agentcompass.domain.errors import ConfigError
 from agentcompass.domain.task import Task, TaskSelection
@@ -441,6 +443,34 @@ def test_a_checksum_is_never_of_half_a_folder(tmp_path: Path, monkeypatch: pytes
     unreadable(tmp_path / "kit" / "bin", monkeypatch)
     with pytest.raises(ConfigError, match="kit/bin' cannot be read: Permission denied"):
         checksum(tmp_path / "kit")
+
+
+def broken(path: Path) -> object:
+    """As a read of a bad disk fails, or of a network's: without the file's name."""
+    raise OSError(errno.EIO, "Input/output error")
+
+
+async def test_an_instruction_whose_read_fails_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_task(tmp_path, "task")
+    monkeypatch.setattr(Path, "read_bytes", broken)
+    with pytest.raises(ConfigError, match=r"task/instruction\.md: Input/output error"):
+        await load(tmp_path)
+
+
+def test_a_checksum_whose_read_fails_names_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_task(tmp_path, "task")
+    monkeypatch.setattr(hashlib, "file_digest", lambda *_: broken(tmp_path))
+    with pytest.raises(ConfigError, match=r"task' cannot be read: Input/output error"):
+        checksum(tmp_path / "task")
+
+
+def test_a_kit_whose_settings_cannot_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "env").write_text("A=1\n")
+    monkeypatch.setattr(Path, "read_text", lambda path, *_: broken(path))
+    with pytest.raises(ConfigError, match="cannot be read: Input/output error"):
+        read_kit(tmp_path)
 
 
 async def test_a_file_that_is_only_a_pointer_to_its_content_is_refused(tmp_path: Path) -> None:

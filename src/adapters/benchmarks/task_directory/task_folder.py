@@ -4,6 +4,7 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -44,10 +45,26 @@ def find_tasks(path: Path) -> dict[str, Path]:
     Raises:
         ConfigError: no such folder, no task in it, or it cannot be read.
     """
-    try:
+    with read_errors_told(path):
         return _found_tasks(path)
+
+
+@contextmanager
+def read_errors_told(path: Path) -> Iterator[None]:
+    """Where `path`, or something in it, cannot be read.
+
+    Raises:
+        ConfigError: names it.
+    """
+    try:
+        yield
     except OSError as exc:
-        raise ConfigError(f"{exc.filename!r} cannot be read: {exc.strerror}") from exc
+        raise ConfigError(f"{str(_place(exc, path))!r} cannot be read: {exc.strerror}") from exc
+
+
+def _place(error: OSError, path: Path) -> Path:
+    """What could not be read: a call on an open file does not tell its name, but it is within `path`."""
+    return path if error.filename is None else Path(error.filename)
 
 
 def _found_tasks(path: Path) -> dict[str, Path]:
@@ -80,7 +97,7 @@ def read_task(path: Path, task_id: str) -> TaskFolder:
         problems = [*_layout_problems(path), *_file_problems(path)]
     except OSError as exc:
         raise TaskProblems([_not_read(exc, path)]) from exc
-    instruction = _collected(problems, "instruction.md", path)
+    instruction = _instruction(problems, path)
     config = _config(problems, path)
     if config is None or problems:
         raise TaskProblems(problems)
@@ -98,6 +115,14 @@ def _config(problems: list[str], path: Path) -> TaskToml | None:
     return config
 
 
+def _instruction(problems: list[str], path: Path) -> str:
+    before = len(problems)
+    text = _collected(problems, "instruction.md", path)
+    if not text.strip() and len(problems) == before:
+        problems.append("instruction.md: empty")
+    return text
+
+
 def _collected(problems: list[str], name: str, path: Path) -> str:
     try:
         return (path / name).read_bytes().decode("utf-8")
@@ -109,9 +134,6 @@ def _collected(problems: list[str], name: str, path: Path) -> str:
 
 
 def _layout_problems(path: Path) -> Iterator[str]:
-    instruction = path / "instruction.md"
-    if instruction.is_file() and not instruction.read_bytes().strip():
-        yield "instruction.md: empty"
     if not (path / "tests" / "test.sh").is_file():
         yield "tests/test.sh: missing"
     unsupported = {
@@ -138,7 +160,7 @@ def _file_problems(path: Path) -> Iterator[str]:
 
 
 def _not_read(error: OSError, path: Path) -> str:
-    return f"{Path(error.filename).relative_to(path).as_posix()}: {error.strerror}"
+    return f"{_place(error, path).relative_to(path).as_posix()}: {error.strerror}"
 
 
 def _link_problem(link: Path, root: Path) -> str:
@@ -172,10 +194,15 @@ def _is_of_a_task(path: str, root: Path) -> bool:
 
 
 def first_lfs_pointer(path: Path) -> str | None:
-    """The relative path of a task's file below `path` that Git LFS has not put its content into."""
-    for name, file in _entries_below(path, _raised):
-        if file.is_file() and not file.is_symlink() and _is_of_a_task(name, path) and _is_lfs_pointer(file):
-            return name
+    """The relative path of a task's file below `path` that Git LFS has not put its content into.
+
+    Raises:
+        ConfigError: a file or folder cannot be read.
+    """
+    with read_errors_told(path):
+        for name, file in _entries_below(path, _raised):
+            if file.is_file() and not file.is_symlink() and _is_of_a_task(name, path) and _is_lfs_pointer(file):
+                return name
     return None
 
 
@@ -207,12 +234,10 @@ def checksum(path: Path) -> str:
         ConfigError: a file or folder cannot be read.
     """
     total = hashlib.sha256()
-    try:
+    with read_errors_told(path):
         for name, file in sorted(_entries_below(path, _raised)):
             kind = _kind(file)
             total.update(f"{name}\0{kind}\0{_digest(file, kind)}\n".encode("utf-8", "surrogateescape"))
-    except OSError as exc:
-        raise ConfigError(f"{exc.filename!r} cannot be read: {exc.strerror}") from exc
     return total.hexdigest()
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ....domain.errors import ConfigError
-from .task_folder import checksum
+from .task_folder import checksum, read_errors_told
 
 _LINE = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)=(?P<value>[^\0]*)")
 
@@ -24,14 +24,15 @@ def read_kit(path: Path | None) -> VerifierKit | None:
     """The kit at `path`.
 
     Raises:
-        ConfigError: no such folder, or an `env` whose lines are not NAME=VALUE.
+        ConfigError: no such folder, or an `env` whose lines are not NAME=VALUE, or it cannot be read.
     """
     if path is None:
         return None
     folder = path.expanduser().absolute()
     if not folder.is_dir():
         raise ConfigError(f"verifier_kit: no folder {str(path)!r}")
-    return VerifierKit(folder, _env(folder / "env"), checksum(folder))
+    with read_errors_told(folder):
+        return VerifierKit(folder, _env(folder / "env"), checksum(folder))
 
 
 def _env(file: Path) -> dict[str, str]:
