@@ -15,12 +15,14 @@ def nearest(word: str, known: Iterable[str], count: int = 1) -> list[str]:
     return [by_form[form] for form in get_close_matches(_form(word), by_form, n=count, cutoff=0.6)]
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`did you mean 'x'?`, or the names there are where none is near."""
+def did_you_mean(word: str, known: Iterable[str], *, count: int = 1, otherwise: str = "") -> str:
+    """`did you mean 'x' or 'y'?`, of `count` at most; where none is near, `otherwise` or the names there are."""
     names = sorted(set(known))
-    near = nearest(word, names)
+    near = nearest(word, names, count)
     if near:
-        return f"did you mean {near[0]!r}?"
+        return f"did you mean {' or '.join(map(repr, near))}?"
+    if otherwise:
+        return otherwise
     if not names:
         return "there is none to choose from"
     more = ", ..." if len(names) > MAX_LISTED else ""

@@ -94,6 +94,13 @@ def test_without_a_near_name_all_are_told_up_to_a_dozen() -> None:
     assert did_you_mean("zz", []) == "there is none to choose from"
 
 
+def test_several_near_names_are_told_where_more_than_one_is_asked_for() -> None:
+    known = ["task-11", "task-12", "other"]
+
+    assert did_you_mean("task-1", known, count=3) == "did you mean 'task-12' or 'task-11'?"
+    assert did_you_mean("zz", known, otherwise="see the list") == "see the list"
+
+
 def test_a_higher_layer_hides_the_origins_below_what_it_replaces() -> None:
     low, high = Origin(LayerKind.FILE, "f:1"), Origin(LayerKind.FLAG, "--p")
 

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from ...domain.errors import ConfigError
 from ...domain.naming import file_name
 from ...domain.run import RunSummary
 from ...domain.scoring import Tally
+from ...domain.suggest import did_you_mean, nearest
 from ..support.liveness import process_alive, this_host
 from .durable import UnreadableResult, reading_begins
 from .layout import LOCK, RUN_INFO, SUMMARY, task_path, task_paths
@@ -86,7 +86,7 @@ def find_run(results_dir: Path, wanted: str) -> Path:
 
 def _nearest_run(wanted: str, folders: list[Path]) -> str:
     by_name = {name: folder for folder in folders for name in (folder.name, _run_name(folder))}
-    near = get_close_matches(wanted, by_name, n=1)
+    near = nearest(wanted, by_name)
     if near:
         return f"did you mean {_run_name(by_name[near[0]])}?"
     return f"there are: {_listed(folders)}" if folders else "no run is stored there"
@@ -235,8 +235,7 @@ def find_task(folder: Path, task_id: str) -> TaskFile:
     path = task_path(folder, task_id)
     if not path.is_file():
         known = [file.task_id for file in read_tasks(folder).tasks]
-        near = get_close_matches(task_id, known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"{len(known)} tasks are stored: see results show RUN"
+        hint = did_you_mean(task_id, known, otherwise=f"{len(known)} tasks are stored: see results show RUN")
         raise ConfigError(f"no task {task_id!r} in run {_run_name(folder)}", hint=hint)
     try:
         return read_task_file(path)

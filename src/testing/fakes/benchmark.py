@@ -1,6 +1,5 @@
 """A benchmark of made-up tasks whose right answer is known."""
 
-import difflib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, TypeAlias
@@ -10,6 +9,7 @@ from pydantic import Field, JsonValue
 from ...domain.attempt import AttemptContext, HarnessResult
 from ...domain.errors import ConfigError
 from ...domain.ports import Sandbox
+from ...domain.suggest import did_you_mean
 from ...domain.task import Grade, GradingMode, PreparedTask, StageBudgets, Submission, Task, TaskSelection
 from ...domain.value import Parameters as AdapterParameters
 from .calling import settled
@@ -64,8 +64,7 @@ class FakeBenchmark:
         tasks = {task.id: task for task in (self._made_up() if self.tasks is None else self.tasks)}
         for wanted in selection.sample_ids:
             if wanted not in tasks:
-                near = ", ".join(difflib.get_close_matches(wanted, tasks, n=3))
-                raise ConfigError(f"no task {wanted!r} in {self.name}", hint=f"nearest: {near}" if near else "")
+                raise ConfigError(f"no task {wanted!r} in {self.name}", hint=did_you_mean(wanted, tasks))
         chosen = [tasks[wanted] for wanted in selection.sample_ids] or list(tasks.values())
         return chosen[: selection.limit]
 

@@ -1,10 +1,10 @@
 """Which rows of a data set to run."""
 
-import difflib
 import hashlib
 from collections.abc import Iterable, Sequence
 
 from ....domain.errors import ConfigError
+from ....domain.suggest import did_you_mean
 from ....domain.task import TaskSelection
 from .parameters import SweBenchParameters
 from .rows import Row
@@ -38,7 +38,6 @@ def _known(what: str, names: str | tuple[str, ...], known: Iterable[str]) -> lis
     there = dict.fromkeys(known)
     for name in wanted:
         if name not in there:
-            close = difflib.get_close_matches(name, there, n=3, cutoff=0.4)
-            hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"as in {next(iter(there))!r}"
+            hint = did_you_mean(name, there, count=3)
             raise ConfigError(f"the data set has no {what} {name!r}", hint=hint)
     return wanted

@@ -1,7 +1,6 @@
 """Benchmarks in the task-directory format (Terminal-Bench 2, Harbor): a folder or a git repository of tasks."""
 
 import asyncio
-import difflib
 import math
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, time
@@ -14,6 +13,7 @@ from ....domain.attempt import AttemptContext, HarnessResult
 from ....domain.errors import ConfigError, SandboxFailed
 from ....domain.ports import Sandbox
 from ....domain.sandbox import LONGEST_TIMEOUT_S, Command
+from ....domain.suggest import did_you_mean
 from ....domain.task import (
     Grade,
     GradingMode,
@@ -227,8 +227,7 @@ def _not_kept_yet(log_dir: Path) -> dict[PurePosixPath, Folder]:
 
 
 def _unknown(name: str, found: Mapping[str, Path], benchmark: str) -> ConfigError:
-    close = difflib.get_close_matches(name, found, n=3, cutoff=0.4)
-    hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"`agentcompass tasks {benchmark}` lists them"
+    hint = did_you_mean(name, found, count=3, otherwise=f"`agentcompass tasks {benchmark}` lists them")
     return ConfigError(f"{benchmark} has no task {name!r}", hint=hint)
 
 

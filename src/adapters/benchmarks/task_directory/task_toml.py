@@ -1,6 +1,5 @@
 """task.toml of the task-directory format: every field, each honoured or refused by name."""
 
-import difflib
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
@@ -10,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, Field, StrictInt, StrictStr, ValidationError
 from pydantic_core import ErrorDetails
 
+from ....domain.suggest import nearest
 from ....domain.value import Value
 from .task_fields import (
     AbsolutePath,
@@ -222,8 +222,7 @@ def _nearest(path: list[str]) -> str:
     known = list(_known_fields(TaskToml))
     prefix = "".join(f"{part}." for part in section if not part.isdigit())
     siblings = [field for field in known if field.startswith(prefix) and "." not in field[len(prefix) :]]
-    close = difflib.get_close_matches(prefix + name, siblings, n=1, cutoff=0.6)
-    elsewhere = close or [field for field in known if field.rpartition(".")[2] == name]
+    elsewhere = nearest(prefix + name, siblings) or [field for field in known if field.rpartition(".")[2] == name]
     return f", did you mean {elsewhere[0]!r}?" if elsewhere else ""
 
 

@@ -1,6 +1,5 @@
 """Prompts, limits and the action mode: the package's own config files, with the user's parameters over them."""
 
-import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from pydantic import Field, field_validator
 
 from ....domain.errors import ConfigError
 from ....domain.model import Price
+from ....domain.suggest import did_you_mean
 from ....domain.value import Parameters
 from .package import checked_regex, checked_template, package_folder
 
@@ -197,6 +197,5 @@ def _find(name: str) -> Path:
         return shipped[stem]
     if (path := Path(name).expanduser()).is_file():
         return path
-    near = difflib.get_close_matches(stem, shipped, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"a file, or one of {', '.join(sorted(shipped))}"
+    hint = did_you_mean(stem, shipped, otherwise=f"a file, or one of {', '.join(sorted(shipped))}")
     raise ConfigError(f"no mini-swe-agent config {name!r}", hint=hint)
