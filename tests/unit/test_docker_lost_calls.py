@@ -14,6 +14,7 @@ from agentcompass.adapters.environments.docker.container import DockerContainer
 from agentcompass.adapters.environments.docker.engine import DockerEngine
 from agentcompass.adapters.environments.docker.images import DockerImage
 from agentcompass.adapters.environments.docker.sandbox import DockerSandbox
+from agentcompass.adapters.support import supervised_commands
 from agentcompass.domain.errors import SandboxFailed, SandboxLost
 from agentcompass.domain.sandbox import SandboxSpec
 from agentcompass.testing.environment import an_owner, sh
@@ -25,6 +26,7 @@ pytest_plugins = ("docker_fixtures",)
 ARCHIVE = "/containers/[^/]+/archive"
 STAT = base64.b64encode(json.dumps({"mode": 0o644, "size": 1 << 20}).encode()).decode()
 FILE = PurePosixPath("/file")
+ALIVE = Ran(marked=False, printed=b"alive\n")
 SPEC = SandboxSpec(image="image", timeout=600)
 
 
@@ -145,7 +147,7 @@ async def test_a_kill_that_takes_too_long_does_not_hide_the_cancellation(
 ) -> None:
     hold = threading.Event()
     fake.commands = lambda _: Ran(hold=hold)
-    monkeypatch.setattr(sandbox_module, "KILL_LIMIT_S", 0.05)
+    monkeypatch.setattr(supervised_commands, "KILL_LIMIT_S", 0.05)
     running = asyncio.create_task(sandbox.exec(sh("sleep 60")))
     while not any(call.endswith("/start") for call in fake.calls):
         await asyncio.sleep(0.01)
@@ -166,11 +168,13 @@ async def test_input_that_cannot_be_removed_does_not_spoil_a_good_command(
     assert len(fake.executed) == 2
 
 
-@pytest.mark.parametrize("ended", [Ran(marked=False, running=True, code=None), Ran(marked=False)])
+@pytest.mark.parametrize(
+    "ended", [Ran(marked=False, running=True, code=None), Ran(marked=False), Ran(marked=False, code=1)]
+)
 async def test_a_command_whose_stream_was_lost_is_killed(fake: FakeEngine, sandbox: DockerSandbox, ended: Ran) -> None:
     def ran(words: list[str]) -> Ran:
-        if words[2].startswith("exit "):
-            return Ran(marked=False, code=42)
+        if words[2] == "echo alive":
+            return ALIVE
         return ended if "echo lost" in words else Ran(marked=False)
 
     fake.commands = ran
@@ -178,6 +182,22 @@ async def test_a_command_whose_stream_was_lost_is_killed(fake: FakeEngine, sandb
         await sandbox.exec(sh("echo lost"))
 
     assert was_killed(fake)
+
+
+async def test_a_command_that_was_killed_in_a_container_that_is_ending_has_no_exit_code(
+    fake: FakeEngine, sandbox: DockerSandbox
+) -> None:
+    fake.commands = lambda _: Ran(marked=False, code=137)
+
+    with pytest.raises(SandboxLost, match="ending"):
+        await sandbox.exec(sh("true"))
+
+
+async def test_a_folder_that_cannot_be_made_is_told(fake: FakeEngine, sandbox: DockerSandbox, tmp_path: Path) -> None:
+    fake.commands = lambda _: Ran(marked=False, code=1)
+
+    with pytest.raises(SandboxFailed, match="upload to '/file'"):
+        await sandbox.upload(tmp_path, FILE)
 
 
 async def test_a_container_that_is_just_ending_names_the_lifetime_that_is_over(
@@ -208,7 +228,7 @@ async def test_a_command_whose_lost_stream_is_being_explained_is_killed_by_a_can
     loop = asyncio.get_running_loop()
 
     def ran(words: list[str]) -> Ran:
-        if words[2].startswith("exit "):
+        if words[2] == "echo alive":
             loop.call_soon_threadsafe(asking.set)
             return Ran(hold=hold)
         return Ran(marked=False, running="echo lost" in words, code=None if "echo lost" in words else 0)

@@ -1,88 +1,18 @@
 """A command at Modal to its end, over a process that behaves as badly as the network lets it look."""
 
-import asyncio
 import io
-from collections.abc import AsyncIterator, Awaitable, Callable
-from types import SimpleNamespace
-from typing import Any
 
 import modal
 import pytest
 from agentcompass.adapters.environments.modal import exec as module
 from agentcompass.adapters.environments.modal.exec import Kept, ModalProcess
-
-LONG_S = 60.0
+from modal_fakes import LONG_S, Sandbox, answers, never
 
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, seconds in {"_LOOK_AFTER_S": 0.05, "_GRACE_S": 0.5, "_GRACE_OF_KILLED_S": 0.05}.items():
         monkeypatch.setattr(module, name, seconds)
-
-
-async def _never() -> Any:
-    await asyncio.sleep(LONG_S)
-
-
-async def _nothing() -> None:
-    return None
-
-
-def _answers(*answers: Any) -> Callable[[], Awaitable[Any]]:
-    """One answer a call, the last for ever; an exception is raised."""
-    left = list(answers)
-
-    async def answer() -> Any:
-        found = left.pop(0) if len(left) > 1 else left[0]
-        if isinstance(found, Exception):
-            raise found
-        return found
-
-    return answer
-
-
-class Sandbox:
-    """Starts the one command that it is given the behaviour of."""
-
-    def __init__(
-        self,
-        *,
-        stdout: tuple[bytes | float, ...] = (),
-        stderr: tuple[bytes | float, ...] = (),
-        wait: Callable[[], Awaitable[Any]] = _never,
-        poll: Callable[[], Awaitable[Any]] = _nothing,
-        drain: Callable[[], Awaitable[Any]] = _nothing,
-    ) -> None:
-        self.opened: list[str] = []
-        self.written: list[bytes | None] = []
-        self.exec = SimpleNamespace(aio=self._exec)
-        self._process = SimpleNamespace(
-            stdout=_Stream("stdout", stdout, self.opened),
-            stderr=_Stream("stderr", stderr, self.opened),
-            wait=SimpleNamespace(aio=wait),
-            poll=SimpleNamespace(aio=poll),
-            stdin=SimpleNamespace(
-                write=self.written.append,
-                write_eof=lambda: self.written.append(None),
-                drain=SimpleNamespace(aio=drain),
-            ),
-        )
-
-    async def _exec(self, *_: str, **__: Any) -> Any:
-        return self._process
-
-
-class _Stream:
-    def __init__(self, name: str, pieces: tuple[bytes | float, ...], opened: list[str]) -> None:
-        self._name, self._pieces, self._opened = name, pieces, opened
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        self._opened.append(self._name)
-        for piece in self._pieces:
-            if isinstance(piece, bytes):
-                yield piece
-            else:
-                await asyncio.sleep(piece)
 
 
 def _process(*, reads: bool = True) -> tuple[ModalProcess, Kept, Kept]:
@@ -92,22 +22,22 @@ def _process(*, reads: bool = True) -> tuple[ModalProcess, Kept, Kept]:
 
 async def test_output_that_comes_late_is_read_though_the_command_has_ended() -> None:
     process, out, _ = _process()
-    await process.run(Sandbox(stdout=(b"a", 0.3, b"b", 0.3, b"c"), poll=_answers(0), wait=_answers(0)))
+    await process.run(Sandbox(stdout=(b"a", 0.3, b"b", 0.3, b"c"), poll=answers(0), wait=answers(0)))
 
     assert bytes(out.data) == b"abc"
     assert process.code == 0
 
 
-async def test_output_that_never_ends_is_an_error_and_no_success() -> None:
+async def test_output_thatnever_ends_is_an_error_and_no_success() -> None:
     process, _, _ = _process()
 
     with pytest.raises(TimeoutError, match="has ended"):
-        await process.run(Sandbox(stdout=(b"a", LONG_S), poll=_answers(0)))
+        await process.run(Sandbox(stdout=(b"a", LONG_S), poll=answers(0)))
 
 
 async def test_streams_that_a_killed_command_left_open_hold_nobody_up() -> None:
     process, out, _ = _process()
-    await process.run(Sandbox(stdout=(b"a", LONG_S), poll=_answers(None, 137)))
+    await process.run(Sandbox(stdout=(b"a", LONG_S), poll=answers(None, 137)))
 
     assert (bytes(out.data), process.code) == (b"a", 137)
 
@@ -117,11 +47,11 @@ async def test_a_worker_that_is_gone_is_seen_though_waiting_for_it_has_no_end() 
     gone = modal.exception.NotFoundError("gone")
 
     with pytest.raises(modal.exception.NotFoundError):
-        await process.run(Sandbox(stderr=(LONG_S,), poll=_answers(gone)))
+        await process.run(Sandbox(stderr=(LONG_S,), poll=answers(gone)))
 
 
 async def test_streams_of_a_command_that_did_well_are_not_opened() -> None:
-    sandbox = Sandbox(wait=_answers(0))
+    sandbox = Sandbox(wait=answers(0))
     process, _, _ = _process(reads=False)
     await process.run(sandbox, io.BytesIO(b"input"))
 
@@ -131,7 +61,7 @@ async def test_streams_of_a_command_that_did_well_are_not_opened() -> None:
 async def test_a_failed_command_says_why_though_a_child_holds_its_stderr(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_CALL_LIMIT_S", 0.1)
     process, _, err = _process(reads=False)
-    await process.run(Sandbox(stderr=(b"disk full", LONG_S), wait=_answers(2)))
+    await process.run(Sandbox(stderr=(b"disk full", LONG_S), wait=answers(2)))
 
     assert (process.code, err.line()) == (2, "disk full")
 
@@ -140,8 +70,8 @@ async def test_a_failed_command_says_why_though_a_child_holds_its_stderr(monkeyp
 async def test_input_that_is_refused_is_an_error_unless_the_command_has_ended(ends: bool) -> None:
     refusal = modal.exception.ConflictError("no stdin")
     process, _, err = _process(reads=False)
-    wait = _answers(1) if ends else _never
-    running = process.run(Sandbox(stderr=(b"no room",), wait=wait, drain=_answers(refusal)), io.BytesIO(b"x"))
+    wait = answers(1) if ends else never
+    running = process.run(Sandbox(stderr=(b"no room",), wait=wait, drain=answers(refusal)), io.BytesIO(b"x"))
     if not ends:
         with pytest.raises(modal.exception.ConflictError):
             await running
@@ -153,7 +83,7 @@ async def test_input_that_is_refused_is_an_error_unless_the_command_has_ended(en
 
 async def test_input_in_pieces_ends_with_its_last_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_STDIN_PIECE_BYTES", 2)
-    sandbox = Sandbox(wait=_answers(0))
+    sandbox = Sandbox(wait=answers(0))
     process, _, _ = _process(reads=False)
     await process.run(sandbox, io.BytesIO(b"abcd"))
 

@@ -10,14 +10,18 @@ from agentcompass.adapters.support.streams import HeadAndTail
 from agentcompass.adapters.support.supervised_commands import (
     ROOT,
     Company,
+    exit_code_of,
     invocation_of,
     kill_until_ended,
+    killed_at_limit,
     odd_variables,
     quietly,
+    refuse_missing_end,
     result_of,
 )
-from agentcompass.domain.errors import SandboxLost
+from agentcompass.domain.errors import AgentCompassError, SandboxFailed, SandboxLost
 from agentcompass.domain.sandbox import Command
+from cancelling import cancelled
 
 HOME = PurePosixPath("/app")
 
@@ -30,6 +34,8 @@ class Run:
         self.alone = True
         self.stdout, self.stderr = HeadAndTail(4), HeadAndTail(4)
         self.exit_code: int | None = 3
+        self.process_code: int | None = None
+        self.ended_by_marker = True
         self.elapsed_s = 1.5
 
 
@@ -120,6 +126,96 @@ async def test_a_command_that_goes_on_is_killed_twice_and_no_more() -> None:
     await kill_until_ended(Run(), killer.work, "/tmp/x", killer.helper)
 
     assert killer.users == [ROOT, "5:6", ROOT, "5:6"]
+
+
+class Kill:
+    """Counts the kills."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    async def __call__(self) -> None:
+        self.count += 1
+
+
+async def _said(*said: Any) -> Any:
+    for each in said:
+        if isinstance(each, Exception):
+            raise each
+    return said[0] if said else None
+
+
+@pytest.mark.parametrize("in_time", [True, False])
+async def test_a_command_is_killed_at_its_limit_and_only_then(in_time: bool) -> None:
+    kill = Kill()
+    killed = await killed_at_limit(_said(in_time), kill, _said)
+
+    assert (killed, kill.count) == (not in_time, int(not in_time))
+
+
+@pytest.mark.parametrize(("error", "kills"), [(SandboxFailed("?"), 1), (SandboxLost("gone"), 0)])
+async def test_a_command_that_may_still_run_is_killed(error: AgentCompassError, kills: int) -> None:
+    kill = Kill()
+    with pytest.raises(type(error)):
+        await killed_at_limit(_said(True), kill, lambda: _said(error))
+
+    assert kill.count == kills
+
+
+async def test_a_command_whose_end_is_being_looked_for_is_killed_by_a_cancellation() -> None:
+    kill, looking = Kill(), asyncio.Event()
+
+    async def check_end() -> None:
+        looking.set()
+        await asyncio.Event().wait()
+
+    running = asyncio.create_task(killed_at_limit(_said(True), kill, check_end))
+    await looking.wait()
+
+    assert await cancelled(running)
+    assert kill.count == 1
+
+
+async def _ends(run: Run, *, alive: bool = True, why_lost: str | None = None) -> int | None:
+    run.ended_by_marker = False
+    await refuse_missing_end(run, lambda *_: _said("alive\n" if alive else ""), lambda: _said(why_lost))
+    return run.exit_code
+
+
+async def test_a_supervisor_that_was_killed_in_a_sandbox_that_is_alive_leaves_an_exit_code() -> None:
+    run = Run()
+    run.exit_code = run.process_code = 137
+
+    assert await _ends(run) == 137
+
+
+@pytest.mark.parametrize("end", [{"alive": False}, {"why_lost": "out of memory"}], ids=str)
+async def test_a_missing_end_in_a_sandbox_that_is_ending_is_a_loss(end: Any) -> None:
+    run = Run()
+    run.exit_code = run.process_code = 137
+
+    with pytest.raises(SandboxLost, match="ending|memory"):
+        await _ends(run, **end)
+
+
+@pytest.mark.parametrize(("exit_code", "process_code"), [(None, 1), (3, None), (3, 0)])
+async def test_streams_that_ended_before_the_command_are_no_result(
+    exit_code: int | None, process_code: int | None
+) -> None:
+    run = Run()
+    run.exit_code, run.process_code = exit_code, process_code
+
+    with pytest.raises(SandboxFailed, match="streams"):
+        await _ends(run)
+
+
+@pytest.mark.parametrize(
+    ("told", "process_code", "exit_code"), [(3, 0, 3), (0, 137, 0), (None, 137, 137), (None, 1, None), (None,) * 3]
+)
+def test_the_code_of_a_supervisor_that_gave_up_is_not_the_commands(
+    told: int | None, process_code: int | None, exit_code: int | None
+) -> None:
+    assert exit_code_of(told, process_code) == exit_code
 
 
 async def test_a_kill_in_a_sandbox_that_is_gone_is_quiet_and_a_bug_is_not() -> None:

@@ -2,14 +2,16 @@
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+import tarfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import PurePosixPath
 from typing import Protocol, TypeAlias
 
-from ...domain.errors import AgentCompassError
+from ...domain.errors import AgentCompassError, SandboxFailed, SandboxLost
 from ...domain.sandbox import Command, ExecResult
-from .shell_supervision import LONGEST_ARGUMENTS, Invocation, Mark, found_by_killer, killer_argv, script_file
+from .cleanup import cleaned_up
+from .shell_supervision import LONGEST_ARGUMENTS, SHELL, Invocation, Mark, found_by_killer, killer_argv, script_file
 from .streams import HeadAndTail
 
 AFTER_KILL_S = (1.0, 5.0)
@@ -18,11 +20,17 @@ KILL_LIMIT_S = 90.0
 ROOT = "0"
 SHELL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 """A variable's name that every shell passes on."""
+FIRST_SIGNAL = 128
+"""Exit codes from here on are of processes that a signal killed."""
 _MOST_USERS = 8
 _UID_AND_GID = re.compile(r"\d+:\d+")
 
 Files: TypeAlias = dict[PurePosixPath, tuple[bytes, int]]
 """Absolute path -> (content, mode)."""
+PrintedBy: TypeAlias = Callable[[list[str], str], Awaitable[str]]
+"""`printed_by(argv, user)` runs a command of ours in the sandbox as ROOT or as `UID:GID`."""
+ErrorOf: TypeAlias = Callable[[BaseException, str], Awaitable[AgentCompassError]]
+"""`error_of(failure, doing)` asks whether the sandbox is alive, too."""
 
 
 class SupervisedRun(Protocol):
@@ -35,8 +43,16 @@ class SupervisedRun(Protocol):
     stderr: HeadAndTail
 
     @property
+    def ended_by_marker(self) -> bool:
+        """Whether both streams were received to the end of the command's first process."""
+
+    @property
+    def process_code(self) -> int | None:
+        """Exit code of the supervising shell; None where the provider was not asked, or does not tell."""
+
+    @property
     def exit_code(self) -> int | None:
-        """None where nobody knows."""
+        """As `exit_code_of` has it."""
 
     @property
     def elapsed_s(self) -> float:
@@ -98,16 +114,60 @@ class Company:
             self._running.discard(run)
 
 
-async def kill_until_ended(
-    run: SupervisedRun,
-    work: "asyncio.Future[None]",
-    folder: str,
-    printed_by: Callable[[list[str], str], Awaitable[str]],
-) -> None:
-    """Kill every process of `run` and remove `folder`; a second time where `work`, its streams' reader, goes on.
+def exit_code_of(told: int | None, process_code: int | None) -> int | None:
+    """As the end line `told`, else as the supervising shell was killed; None where nobody knows.
 
-    `printed_by(argv, user)` runs a command of ours in the sandbox as ROOT or as `UID:GID`.
+    A shell that ended by itself tells with its own code nothing of the command.
     """
+    return process_code if told is None and process_code is not None and process_code >= FIRST_SIGNAL else told
+
+
+async def killed_at_limit(
+    ended: Awaitable[bool], kill: Callable[[], Awaitable[None]], check_end: Callable[[], Awaitable[None]]
+) -> bool:
+    """Whether a command had to be killed because it had not `ended` within its limit.
+
+    It is killed, too, where `check_end` raises SandboxFailed (it may still run), and by a cancellation.
+    """
+    try:
+        if not await ended:
+            await kill()
+            return True
+        try:
+            await check_end()
+        except SandboxFailed:
+            await quietly(kill())
+            raise
+    except asyncio.CancelledError:
+        await cleaned_up(quietly(kill()), KILL_LIMIT_S, "kill of a command")
+        raise
+    return False
+
+
+async def refuse_missing_end(
+    run: SupervisedRun, printed_by: PrintedBy, why_lost: Callable[[], Awaitable[str | None]]
+) -> None:
+    """Accept that a stream ended without its end line only where the supervising shell did not end well.
+
+    Raises:
+        SandboxLost: the sandbox does not run a command any more, or `why_lost` tells a reason.
+        SandboxFailed: the streams were lost, or nobody knows the exit code.
+    """
+    if run.ended_by_marker:
+        return
+    # A provider may see a command fail a moment before it sees the sandbox's end: what runs afterwards proves its life.
+    printed = await printed_by([SHELL, "-c", "echo alive"], ROOT)
+    lost = await why_lost()
+    if lost is not None or printed != "alive\n":
+        raise SandboxLost(lost or "the sandbox is ending")
+    if run.exit_code is None or not run.process_code:
+        raise SandboxFailed("the command's streams were ended before its end, or nobody tells how it ended")
+
+
+async def kill_until_ended(
+    run: SupervisedRun, work: "asyncio.Future[None]", folder: str, printed_by: PrintedBy
+) -> None:
+    """Kill every process of `run` and remove `folder`; a second time where `work`, its streams' reader, goes on."""
     for wait_s in AFTER_KILL_S:
         printed = await printed_by(killer_argv(run.mark, folder, alone=run.alone), ROOT)
         born, users = found_by_killer(printed)
@@ -122,6 +182,19 @@ async def quietly(work: Awaitable[object]) -> None:
     """Await a kill or a removal. Where it fails, what brought it about is what is told."""
     with suppress(AgentCompassError):
         await work
+
+
+@asynccontextmanager
+async def transferring(doing: str, error_of: ErrorOf, failures: tuple[type[BaseException], ...]) -> AsyncIterator[None]:
+    """In the block, `failures` and torn archives become what `error_of` makes of them; FileNotFoundError stays."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except tarfile.TarError as exc:
+        raise await error_of(SandboxFailed(f"a torn archive: {exc}"), doing) from exc
+    except failures as exc:
+        raise await error_of(exc, doing) from exc
 
 
 def result_of(run: SupervisedRun, *, timed_out: bool) -> ExecResult:

@@ -9,6 +9,7 @@ from docker import APIClient
 
 from ...support.shell_supervision import MARK_VARIABLE, Mark
 from ...support.streams import EndMarker, HeadAndTail
+from ...support.supervised_commands import exit_code_of
 from .engine import CutableStream, checked
 
 _CHUNK_BYTES = 64 * 1024
@@ -45,12 +46,12 @@ class DockerExec:
 
     @property
     def exit_code(self) -> int | None:
-        """As the end marker told, or the engine; None when neither did."""
-        return self.supervisor_code if self._ends[0].status is None else self._ends[0].status
+        """Of the command, as the end marker told, or the end of the shell that supervises it; None when neither did."""
+        return exit_code_of(self._ends[0].status, self.process_code)
 
     @property
-    def supervisor_code(self) -> int | None:
-        """Of the shell that supervises the command, as the engine told; None where it was not asked or does not."""
+    def process_code(self) -> int | None:
+        """Of its first process, as the engine told; None where it was not asked or does not tell."""
         return self.inspected.get("ExitCode") if self.inspected else None
 
     @property

@@ -1,7 +1,6 @@
 """A running container as a sandbox."""
 
 import asyncio
-import tarfile
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -17,14 +16,16 @@ from ...support.cleanup import cleaned_up, exception_seen
 from ...support.shell_supervision import Mark, kill_all_argv, supervised_argv
 from ...support.supervised_commands import (
     AFTER_KILL_S,
-    KILL_LIMIT_S,
     ROOT,
     Company,
     invocation_of,
     kill_until_ended,
+    killed_at_limit,
     odd_variables,
     quietly,
+    refuse_missing_end,
     result_of,
+    transferring,
 )
 from .container import DockerContainer
 from .engine import CutableStream, DockerEngine
@@ -38,7 +39,7 @@ T = TypeVar("T")
 _HELPER_LIMIT_S = 30
 _CUT_LIMIT_S = 10
 _HELPER_OUTPUT_BYTES = 4096
-_ALIVE = 42
+_FAILURES = (*FAILURES, OSError, SandboxFailed)
 _GONE = ("no such container", "is not running", "no such exec", "cannot exec", "container not running", "has stopped")
 
 
@@ -101,7 +102,7 @@ class DockerSandbox:
         put = partial(put_path, container=self._id, source=source, target=target)
         if not await self._transfer(put, f"upload to {str(target)!r}"):
             run = await self._helper(["/bin/sh", "-c", 'mkdir -p "$0"', str(target)])
-            if run.exit_code:
+            if run.process_code != 0:
                 raise SandboxFailed(f"upload to {str(target)!r}: {run.stderr.text().strip()}")
 
     async def download(self, source: PurePosixPath, target: Path) -> None:
@@ -130,23 +131,18 @@ class DockerSandbox:
         """Whether it had to be killed at its limit."""
         with self._engine.watched(run.stream), self._company.joined_by(run):
             work = self._engine.long_call(run.run)
-            try:
-                if not await _ended_within(work, run, limit_s):
-                    await self._kill(run, work, folder)
-                    return True
-                await self._check_end(run, work, folder)
-            except asyncio.CancelledError:
-                await cleaned_up(quietly(self._kill(run, work, folder)), KILL_LIMIT_S, "kill of a command")
-                raise
-        return False
+            kill, check_end = partial(self._kill, run, work, folder), partial(self._check_end, run, work)
+            return await killed_at_limit(_ended_within(work, run, limit_s), kill, check_end)
 
-    async def _check_end(self, run: DockerExec, work: "asyncio.Future[None]", folder: str) -> None:
+    async def _check_end(self, run: DockerExec, work: "asyncio.Future[None]") -> None:
         if (error := work.exception()) is not None:
-            if run.started_at is not None:
-                await quietly(self._kill(run, work, folder))
             raise await self._error(error, "exec") from error
-        if not run.ended_by_marker:
-            await self._explain_missing_end(run, work, folder)
+        if run.never_ran:
+            said = " ".join(run.stdout.text().split())
+            found = said_error(said, None, "exec")
+            known = isinstance(found, SandboxStartFailed)
+            raise found if known else await self._error(SandboxFailed(said), "exec")
+        await refuse_missing_end(run, self._printed_by, self._why_lost)
 
     async def _kill(self, run: DockerExec, work: "asyncio.Future[None]", folder: str) -> None:
         run.abandoned = True
@@ -178,40 +174,16 @@ class DockerSandbox:
             raise await self._error(SandboxFailed(run.stdout.text().strip()), "exec")
         return run
 
-    async def _explain_missing_end(self, run: DockerExec, work: "asyncio.Future[None]", folder: str) -> None:
-        if run.never_ran:
-            said = " ".join(run.stdout.text().split())
-            found = said_error(said, None, "exec")
-            known = isinstance(found, SandboxStartFailed)
-            raise found if known else await self._error(SandboxFailed(said), "exec")
-        alive = await self._helper(["/bin/sh", "-c", f"exit {_ALIVE}"])
-        if alive.exit_code != _ALIVE:
-            raise SandboxLost(await self._why_lost() or f"{self._name()} is gone")
-        if run.supervisor_code != 0 and run.exit_code is not None:
-            return
-        await quietly(self._kill(run, work, folder))
-        if run.supervisor_code == 0:  # whose last words they are
-            raise SandboxFailed("the engine ended the command's stream before its end")
-        raise SandboxFailed("the engine ended the command's stream, and does not tell how the command ended")
-
     async def _transfer(self, function: Callable[[APIClient, CutableStream], T], doing: str) -> T:
         stream = CutableStream()
         work = self._engine.long_call(lambda client: function(client, stream))
-        try:
+        async with transferring(doing, self._error, _FAILURES):
             with self._engine.watched(stream):
                 await _ended_or_cut(work, stream)
             return work.result()
-        except FileNotFoundError:
-            raise
-        except tarfile.TarError as exc:
-            raise await self._error(SandboxFailed(f"a torn archive: {exc}"), doing) from exc
-        except FAILURES as exc:
-            raise await self._error(exc, doing) from exc
-        except OSError as exc:
-            raise await self._error(SandboxFailed(str(exc)), doing) from exc
 
     async def _error(self, error: BaseException, doing: str) -> AgentCompassError:
-        if not isinstance(error, (*FAILURES, SandboxFailed)):
+        if not isinstance(error, _FAILURES):
             raise error
         lost = await self._why_lost()
         if lost is None and any(phrase in explanation(error).lower() for phrase in _GONE):

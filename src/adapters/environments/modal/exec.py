@@ -14,6 +14,7 @@ from modal.stream_type import StreamType
 
 from ...support.shell_supervision import MARK_VARIABLE, Mark
 from ...support.streams import EndMarker, HeadAndTail
+from ...support.supervised_commands import FIRST_SIGNAL, exit_code_of
 from .errors import FAILURES
 
 HELPER = {MARK_VARIABLE: "helper"}
@@ -28,7 +29,6 @@ _GRACE_S = 15.0
 _GRACE_OF_KILLED_S = 2.0
 """Where nothing is promised: a child of a killed supervisor may hold the streams for ever."""
 _CALL_LIMIT_S = 15.0
-_FIRST_SIGNAL = 128
 
 
 class Sink(Protocol):
@@ -138,7 +138,7 @@ class ModalProcess:
                     return
 
     async def _read_rest(self, pending: "set[asyncio.Future[None]]", code: int) -> None:
-        grace_s = _GRACE_S if 0 <= code < _FIRST_SIGNAL else _GRACE_OF_KILLED_S
+        grace_s = _GRACE_S if 0 <= code < FIRST_SIGNAL else _GRACE_OF_KILLED_S
         ended_at = time.monotonic()
         while pending and (left := max(ended_at, self._heard_at) + grace_s - time.monotonic()) > 0:
             done, pending = await asyncio.wait(pending, timeout=left, return_when=asyncio.FIRST_EXCEPTION)
@@ -181,8 +181,13 @@ class SupervisedExec:
 
     @property
     def exit_code(self) -> int | None:
-        """As the end line told, or Modal; None where neither did."""
-        return self.process.code if self._ends[0].status is None else self._ends[0].status
+        """As the end line told, or the end of the shell that supervises it; None where neither did."""
+        return exit_code_of(self._ends[0].status, self.process_code)
+
+    @property
+    def process_code(self) -> int | None:
+        """Of its first process; None where Modal was not asked, or does not tell."""
+        return None if self.process.code == NO_EXIT_CODE else self.process.code
 
     @property
     def ended_by_marker(self) -> bool:

@@ -1,9 +1,9 @@
 """A running Modal sandbox as a sandbox."""
 
 import asyncio
-import tarfile
 import time
 from collections.abc import Awaitable, Sequence
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
@@ -11,19 +11,20 @@ import modal
 
 from ....domain.errors import AgentCompassError, SandboxFailed, SandboxLost
 from ....domain.sandbox import Command, ExecResult, SandboxSpec
-from ...support.cleanup import cleaned_up, exception_seen
+from ...support.cleanup import exception_seen
 from ...support.shell_supervision import Mark, supervised_argv
 from ...support.supervised_commands import (
     AFTER_KILL_S,
-    KILL_LIMIT_S,
     ROOT,
     SHELL_NAME,
     Company,
     invocation_of,
     kill_until_ended,
+    killed_at_limit,
     odd_variables,
-    quietly,
+    refuse_missing_end,
     result_of,
+    transferring,
 )
 from .errors import FAILURES, explanation, use_error
 from .exec import HELPER, NO_EXIT_CODE, Kept, ModalProcess, SupervisedExec
@@ -39,6 +40,7 @@ _HELPER_BYTES = 4096
 _START_LIMIT_S = 330.0
 _POLL_LIMIT_S = 20.0
 _EARLY_S = 0.5
+_FAILURES = (*FAILURES, SandboxFailed)
 _KILLED_CODES = (NO_EXIT_CODE, 137)
 _LIFETIME_CODE, _TERMINATED_CODE = 124, 137
 _NAMES_OF_ROOT = (ROOT, "root")
@@ -89,8 +91,6 @@ class ModalSandbox:
         argv = supervised_argv(mark, invocation)
         run = SupervisedExec(argv, mark, env, command.timeout_s, command.max_output_bytes)
         timed_out = await self._run(run, command.timeout_s, invocation.folder)
-        if not timed_out:
-            await self._explain_missing_end(run)
         return result_of(run, timed_out=timed_out)
 
     async def upload(self, source: Path, target: PurePosixPath) -> None:
@@ -129,25 +129,13 @@ class ModalSandbox:
         """Whether it had to be killed at its limit."""
         with self._company.joined_by(run):
             work = asyncio.ensure_future(run.process.run(self._sandbox))
-            try:
-                if not await _ended_within(work, run.process, limit_s):
-                    await self._kill(run, work, folder)
-                    return True
-            except asyncio.CancelledError:
-                await cleaned_up(quietly(self._kill(run, work, folder)), KILL_LIMIT_S, "kill of a command")
-                raise
-            if (error := work.exception()) is not None:
-                raise await self._error(error, "exec") from error
-            if self._killed_by_modal(run, limit_s):
-                await self._kill(run, work, folder)
-                return True
-        return False
+            kill, check_end = partial(self._kill, run, work, folder), partial(self._check_end, run, work)
+            return await killed_at_limit(_ended_within(work, run, limit_s), kill, check_end)
 
-    @staticmethod
-    def _killed_by_modal(run: SupervisedExec, limit_s: float) -> bool:
-        # At its own limit Modal kills the first process alone, and answers -1 or 137, whichever comes first.
-        killed = not run.ended_by_marker and run.process.code in _KILLED_CODES
-        return killed and run.process.elapsed_s >= limit_s - _EARLY_S
+    async def _check_end(self, run: SupervisedExec, work: "asyncio.Future[None]") -> None:
+        if (error := work.exception()) is not None:
+            raise await self._error(error, "exec") from error
+        await refuse_missing_end(run, self._helper, self._why_lost)
 
     async def _kill(self, run: SupervisedExec, work: "asyncio.Future[None]", folder: str) -> None:
         try:
@@ -165,36 +153,17 @@ class ModalSandbox:
             async with asyncio.timeout(_HELPER_LIMIT_S + AFTER_KILL_S[0]):
                 await process.run(self._sandbox)
         except FAILURES as exc:
-            raise await self._error(exc, "killing processes") from exc
+            raise await self._error(exc, "exec") from exc
         if process.code:
-            said = errors.line() or f"exit code {process.code}"
-            raise await self._error(SandboxFailed(f"killing processes: {said}"), "killing processes")
+            raise await self._error(SandboxFailed(errors.line() or f"exit code {process.code}"), "exec")
         return printed.text()
 
-    async def _explain_missing_end(self, run: SupervisedExec) -> None:
-        if run.ended_by_marker:
-            return
-        if (lost := await self._why_lost()) is not None:
-            raise SandboxLost(lost)
-        if run.process.code == 0:  # the supervisor's, whose last words they are
-            raise SandboxFailed("Modal ended the command's streams before their end")
-        if run.exit_code in (None, NO_EXIT_CODE):
-            raise SandboxFailed("Modal ended the command's streams, and does not tell how the command ended")
-
     async def _called(self, work: Awaitable[T], doing: str) -> T:
-        try:
+        async with transferring(doing, self._error, _FAILURES):
             return await work
-        except SandboxFailed as exc:
-            raise await self._error(exc, doing) from exc
-        except (FileNotFoundError, AgentCompassError):
-            raise
-        except tarfile.TarError as exc:
-            raise await self._error(SandboxFailed(f"a torn archive: {exc}"), doing) from exc
-        except FAILURES as exc:
-            raise await self._error(exc, doing) from exc
 
     async def _error(self, error: BaseException, doing: str) -> AgentCompassError:
-        if not isinstance(error, (*FAILURES, SandboxFailed)):
+        if not isinstance(error, _FAILURES):
             raise error
         lost = await self._why_lost()
         return SandboxLost(f"{doing}: {lost}") if lost is not None else use_error(error, doing)
@@ -223,11 +192,13 @@ class ModalSandbox:
         return f"sandbox {self.id!r}"
 
 
-async def _ended_within(work: "asyncio.Future[None]", process: ModalProcess, limit_s: float) -> bool:
-    begun = time.monotonic()
+async def _ended_within(work: "asyncio.Future[None]", run: SupervisedExec, limit_s: float) -> bool:
+    begun, process = time.monotonic(), run.process
     while not work.done():
         left = limit_s - process.elapsed_s if process.started_at else begun + _START_LIMIT_S - time.monotonic()
         if left <= 0:
             break
         await asyncio.wait({work}, timeout=left if process.started_at else min(left, limit_s))
-    return work.done()
+    # At its own limit Modal kills the first process alone, and answers -1 or 137, whichever comes first.
+    killed = not run.ended_by_marker and process.code in _KILLED_CODES and process.elapsed_s >= limit_s - _EARLY_S
+    return work.done() and not killed
