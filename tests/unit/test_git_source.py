@@ -188,6 +188,16 @@ async def test_a_cache_that_cannot_be_written_to_is_told(repository: Path, tmp_p
         await checkout(str(repository), "main", tmp_path / "cache")
 
 
+async def test_a_disk_that_is_full_has_its_own_hint(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "git").write_text("#!/bin/sh\necho 'fatal: write error: No space left on device' >&2\nexit 128\n")
+    (tmp_path / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ConfigError, match=r"No space left on device \(give a folder .* --data-dir"):
+        await checkout(str(repository), "main", tmp_path / "cache")
+
+
 async def test_a_relative_path_is_one_from_the_working_directory(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,5 +1,6 @@
 """Finding the data set: a local file, or one of a hub that is a server of our own here."""
 
+import errno
 import hashlib
 import json
 import threading
@@ -8,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import huggingface_hub
 import huggingface_hub.constants
 import pytest
 from agentcompass.adapters.benchmarks.swebench import dataset as module
@@ -157,6 +159,21 @@ async def test_a_data_folder_that_cannot_be_written_to_is_told(tmp_path: Path, h
     (tmp_path / "data").write_text("")
 
     assert "cannot be kept in" in str(await refusal(tmp_path / "data"))
+
+
+async def test_a_disk_that_is_full_is_told_as_such_and_not_as_a_network_that_fails(
+    tmp_path: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> str:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", full)
+    error = await refusal(tmp_path)
+
+    assert "cannot be kept in" in error.message
+    assert error.message.endswith("No space left on device")
+    assert "--data-dir" in error.hint
+    assert list((tmp_path / "hub" / "acme--benchmark").iterdir()) == []
 
 
 async def test_a_tag_or_branch_is_asked_for_each_time(tmp_path: Path, hub: Hub) -> None:

@@ -4,8 +4,6 @@ import asyncio
 import hashlib
 import os
 import re
-import shutil
-import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import import_module
@@ -15,6 +13,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from ....domain.errors import ConfigError
+from ..data_folder import beside, cannot_be_written, keeping, publish
 from .parameters import SweBenchParameters
 from .rows import INSTALL, SUFFIXES
 
@@ -60,23 +59,17 @@ def _local(path: Path, parameters: SweBenchParameters) -> DataSet:
 
 
 def _of_hub(name: str, parameters: SweBenchParameters, home: Path) -> DataSet:
-    try:
-        return _kept_or_fetched(name, parameters, home)
-    except OSError as exc:
-        what = f"the data set {name!r} cannot be kept in {str(home)!r}: {exc.strerror}"
-        raise ConfigError(what, hint="give a folder that you may write to as --data-dir") from exc
-
-
-def _kept_or_fetched(name: str, parameters: SweBenchParameters, home: Path) -> DataSet:
     split, revision = parameters.split, parameters.revision
     newest = home / f"{split}.commit"
-    commit = _kept_commit(newest, revision)
-    if commit is None or not (home / commit / split).is_dir():
-        commit = _Hub(name).fetch(revision, split, home)
-        if revision is None:
-            _write_whole(newest, commit)
-    files = sorted((home / commit / split).iterdir())
-    identity: dict[str, JsonValue] = {"dataset": name, "split": split, "revision": commit, "sha256": _sha256(files)}
+    with keeping(f"the data set {name!r}", home):
+        commit = _kept_commit(newest, revision)
+        if commit is None or not (home / commit / split).is_dir():
+            commit = _Hub(name).fetch(revision, split, home)
+            if revision is None:
+                _write_whole(newest, commit)
+        files = sorted((home / commit / split).iterdir())
+        sha256 = _sha256(files)
+    identity: dict[str, JsonValue] = {"dataset": name, "split": split, "revision": commit, "sha256": sha256}
     return DataSet(tuple(files), identity)
 
 
@@ -87,9 +80,8 @@ def _kept_commit(newest: Path, revision: str | None) -> str | None:
 
 
 def _write_whole(path: Path, text: str) -> None:
-    # A temporary file itself would be the user's own; what is kept is for all who share the folder.
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".") as folder:
-        file = Path(folder, path.name)
+    with beside(path.parent) as work:
+        file = work / path.name
         file.write_text(text)
         file.replace(path)
 
@@ -115,16 +107,12 @@ class _Hub:
 
     def fetch(self, revision: str | None, split: str, home: Path) -> str:
         """The files of `split`, whole or not at all, to `home`/COMMIT/`split`; returns the commit."""
-        home.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(prefix=".fetching-", dir=home))
-        try:
+        with beside(home) as work:
             commit, names = self._asked(self._listed, revision)
             self._asked(self._download, commit, _files_of(split, names, self._name), work)
             (home / commit).mkdir(exist_ok=True)
-            _publish(work / "files", home / commit / split)
-            return str(commit)
-        finally:
-            shutil.rmtree(work, ignore_errors=True)
+            publish(work / "files", home / commit / split)
+        return str(commit)
 
     def _asked(self, call: Any, *arguments: Any) -> Any:
         errors = self._errors
@@ -136,6 +124,8 @@ class _Hub:
             hint = "check the id; for a private or gated one set HF_TOKEN"
             raise ConfigError(f"the hub has no data set {self._name!r} for us{_status(exc)}", hint=hint) from None
         except (errors.HTTPError, errors.EntryNotFoundError, OSError, ValueError) as exc:
+            if isinstance(exc, OSError) and cannot_be_written(exc):
+                raise
             reason = f"{type(exc).__name__}{_status(exc)}"
             raise ConfigError(f"cannot fetch the data set {self._name!r}: {reason}", hint=_ELSEWHERE) from None
 
@@ -172,11 +162,3 @@ def _files_of(split: str, names: Iterable[str], dataset: str) -> list[str]:
 def _status(error: BaseException) -> str:
     status = getattr(getattr(error, "response", None), "status_code", None)
     return f" (HTTP {status})" if status else ""
-
-
-def _publish(work: Path, target: Path) -> None:
-    try:
-        work.rename(target)
-    except OSError:
-        if not target.is_dir():
-            raise

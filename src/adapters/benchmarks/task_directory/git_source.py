@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import signal
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ import structlog
 
 from ....domain.errors import ConfigError
 from ...support.cleanup import cleaned_up
+from ..data_folder import WRITABLE, beside, keeping, publish, tells_no_room
 from .task_folder import first_lfs_pointer, may_be_of_a_task
 
 log = structlog.get_logger()
@@ -74,36 +74,25 @@ async def checkout(url: str, revision: str, cache: Path, *, limit_s: float = 180
     home = cache / hashlib.sha256(shown.encode()).hexdigest()[:16]
     if _COMMIT.fullmatch(revision) and (home / revision).is_dir():
         return Checkout(home / revision, revision, shown)
-    work = _new_folder(home)
-    try:
-        async with asyncio.timeout(limit_s):
-            git = _Git(url, shown, work / "files")
-            commit = await _fetch(git, revision)
-            await _refuse_half(git, work / "files")
-        _publish(work / "files", home / commit)
-        return Checkout(home / commit, commit, shown)
-    except TimeoutError as exc:
-        raise ConfigError(f"fetching {shown!r} took more than {limit_s:g} s", hint=_OFFLINE) from exc
-    finally:
-        await asyncio.to_thread(shutil.rmtree, work, ignore_errors=True)
+    with keeping("tasks", home), beside(home) as work:
+        files = work / "files"
+        files.mkdir()
+        git = _Git(url, shown, files)
+        try:
+            async with asyncio.timeout(limit_s):
+                commit = await _fetch(git, revision)
+                await _refuse_half(git, files)
+        except TimeoutError as exc:
+            raise ConfigError(f"fetching {shown!r} took more than {limit_s:g} s", hint=_OFFLINE) from exc
+        shutil.rmtree(files / ".git")
+        publish(files, home / commit)
+    return Checkout(home / commit, commit, shown)
 
 
 def _located(url: str) -> str:
     """As git has it: what has a colon before its first slash is no path, but `host:path`."""
     is_path = not url.startswith("-") and ":" not in url.partition("/")[0]
     return str(Path(os.path.expanduser(url)).absolute()) if is_path else url
-
-
-def _new_folder(home: Path) -> Path:
-    # Only the outer folder is the user's own: what is published from it is for all who share the cache.
-    try:
-        home.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(prefix=".fetching-", dir=home))
-        (work / "files").mkdir()
-    except OSError as exc:
-        what = f"tasks cannot be kept in {str(home)!r}: {exc.strerror}"
-        raise ConfigError(what, hint="give a folder that you may write to as --data-dir") from exc
-    return work
 
 
 async def _refuse_half(git: "_Git", files: Path) -> None:
@@ -131,15 +120,6 @@ async def _fetch(git: "_Git", revision: str) -> str:
     return await git.run("rev-parse", "HEAD")
 
 
-def _publish(work: Path, target: Path) -> None:
-    shutil.rmtree(work / ".git")
-    try:
-        work.rename(target)
-    except OSError:
-        if not target.is_dir():
-            raise
-
-
 class _Git:
     def __init__(self, url: str, shown: str, work: Path) -> None:
         self._url, self.shown, self._work = url, shown, work
@@ -147,7 +127,8 @@ class _Git:
     async def run(self, *arguments: str) -> str:
         code, output, errors = await self._run(arguments)
         if code:
-            raise ConfigError(f"git cannot get {self.shown!r}: {self._reason(errors)}", hint=_OFFLINE)
+            hint = WRITABLE if tells_no_room(errors) else _OFFLINE
+            raise ConfigError(f"git cannot get {self.shown!r}: {self._reason(errors)}", hint=hint)
         return output.strip()
 
     async def try_run(self, *arguments: str) -> str | None:
