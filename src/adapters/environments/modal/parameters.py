@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 from pydantic.config import JsonDict
 
-from ....domain.sandbox import ImageBuild, ImageName, Network
+from ....domain.sandbox import ImageBuild, ImageName, Network, Variables
 from ....domain.value import Parameters
 
 LONGEST_LIFETIME_S = 24 * 3600
@@ -69,7 +69,7 @@ class ModalParameters(Parameters):
     """Image to be built (`{"context": FOLDER, "dockerfile": NAME, "timeout_s": N}`) where none is named."""
     workspace_root: PurePosixPath | None = None
     """Absolute working directory of commands, made if missing; None is the image's own."""
-    env_variables: dict[str, str] = Field(default_factory=dict)
+    env_variables: Variables = Field(default_factory=dict)
     """Set for every command. No secrets: those are named in `secrets`."""
     user: str | None = None
     """User of commands that name none; None is the image's own."""
@@ -178,14 +178,6 @@ class ModalParameters(Parameters):
                 raise ValueError(f"{path!r} is no absolute path below /")
         if len(set(value.values())) < len(value):
             raise ValueError("a volume can be mounted at one path only")
-        return value
-
-    @field_validator("env_variables")
-    @classmethod
-    def _variables(cls, value: dict[str, str]) -> dict[str, str]:
-        for name in value:
-            if not name or "=" in name or "\0" in name:
-                raise ValueError(f"{name!r} is no name of a variable")
         return value
 
     @field_validator("workspace_root")
