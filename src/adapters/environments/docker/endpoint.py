@@ -13,6 +13,7 @@ from docker.tls import TLSConfig
 from docker.utils import kwargs_from_env
 
 from ....domain.errors import ConfigError
+from .errors import explanation
 
 _DEFAULT = "default"
 _TLS_HINT = "see DOCKER_CERT_PATH: ca.pem, cert.pem and key.pem are to be there; or unset DOCKER_TLS_VERIFY"
@@ -56,7 +57,7 @@ def _from_environment(environ: Mapping[str, str], origin: str) -> Endpoint:
     try:
         found: Mapping[str, Any] = kwargs_from_env(environment=dict(environ))
     except DockerException as exc:
-        raise ConfigError(f"docker cannot be used as {origin} says: {_one_line(exc)}", hint=_TLS_HINT) from exc
+        raise ConfigError(f"docker cannot be used as {origin} says: {explanation(exc)}", hint=_TLS_HINT) from exc
     return Endpoint(str(found["base_url"]), origin, found.get("tls") or False)
 
 
@@ -74,7 +75,7 @@ def _from_context(name: str, origin: str, environ: Mapping[str, str]) -> Endpoin
     try:
         tls = _context_tls(folder, bool(endpoint.get("SkipTLSVerify")))
     except DockerException as exc:
-        message = f"docker context {name!r} ({origin}) cannot be used: {_one_line(exc)}"
+        message = f"docker context {name!r} ({origin}) cannot be used: {explanation(exc)}"
         raise ConfigError(message, hint=f"see the key files in {str(folder)!r}") from exc
     return Endpoint(str(endpoint["Host"]), f"context {name!r} ({origin})", tls)
 
@@ -88,10 +89,6 @@ def _context_tls(folder: Path, skip_verify: bool) -> TLSConfig | bool:
         ca_cert=str(authority) if authority.is_file() else None,
         verify=not skip_verify,
     )
-
-
-def _one_line(error: DockerException) -> str:
-    return " ".join(str(error).split())
 
 
 def _context_names(contexts: Path) -> list[str]:

@@ -61,7 +61,7 @@ class HostProcessEnvironment:
     Each sandbox is a private folder; its absolute paths begin at `$AGENTCOMPASS_ROOT`, which commands see.
     In containers that variable is unset, so a script that has to work in both writes
     `"${AGENTCOMPASS_ROOT:-}/logs/verifier/reward.txt"`. HOME and TMPDIR lie in the folder, as `/home` and `/tmp`.
-    Of the runner's variables commands see `host.sandbox.PASSED_ON` and `LC_*`, nothing else.
+    Of the runner's variables commands see `host_process.sandbox.PASSED_ON` and `LC_*`, nothing else.
     """
 
     name: ClassVar[str] = "host_process"

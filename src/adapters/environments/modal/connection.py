@@ -97,7 +97,7 @@ class ModalConnection:
 
 
 async def called(call: Callable[[], Awaitable[T]], doing: str, limit_s: float = _CALL_LIMIT_S) -> T:
-    """The call's result within `limit_s`. Raises what `modal_errors.start_error` makes of its failure."""
+    """The call's result within `limit_s`. Raises what `errors.start_error` makes of its failure."""
     try:
         async with asyncio.timeout(limit_s):
             return await call()

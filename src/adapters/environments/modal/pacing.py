@@ -2,9 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
+from ...support.retrying import Sleep
 from ...support.stage_clock import turn_of, waiting_for_turn
 
 
@@ -16,7 +17,7 @@ class Pacing:
         create_rate: float,
         max_starting: int,
         clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        sleep: Sleep = asyncio.sleep,
     ) -> None:
         self._interval_s = 1 / create_rate
         self._starting = asyncio.Semaphore(max_starting)
