@@ -243,7 +243,8 @@ class ResultStore(Protocol):
         begins.
 
         Raises:
-            ConfigError: another identity is stored there (the keys that differ), or the run is live in another process.
+            ConfigError: another identity is stored there (the keys that differ), the run is live in another process, or
+                what is stored cannot be read now; the last also while it is yielded.
         """
 
     def begin_attempt(self, key: AttemptKey) -> Path:
