@@ -64,7 +64,7 @@ class FakeBenchmark:
         tasks = {task.id: task for task in (self._made_up() if self.tasks is None else self.tasks)}
         for wanted in selection.sample_ids:
             if wanted not in tasks:
-                raise ConfigError(f"no task {wanted!r} in {self.name}", hint=did_you_mean(wanted, tasks))
+                raise ConfigError(f"no task {wanted!r} in {self.name}", hint=did_you_mean(wanted, tasks, count=3))
         chosen = [tasks[wanted] for wanted in selection.sample_ids] or list(tasks.values())
         return chosen[: selection.limit]
 
