@@ -8,6 +8,15 @@ from typing import Any
 PATCH = "diff --git a/adder.py b/adder.py\n--- a/adder.py\n+++ b/adder.py\n@@ -1 +1 @@\n-add = None\n+add = sum\n"
 EVAL_SCRIPT = "#!/bin/bash\nset -uxo pipefail\n: '>>>>> Start Test Output'\npytest -rA\n: '>>>>> End Test Output'\n"
 
+WITHOUT_DATASETS = """
+import sys, types
+sys.modules["datasets"] = types.ModuleType("datasets")
+sys.modules["datasets"].__getattr__ = lambda name: None
+"""
+"""Before upstream's whole package is imported: more than half of what that costs is for `datasets`, which no grading
+uses.
+"""
+
 
 def columns(instance_id: str = "acme__adder-1", **changed: Any) -> dict[str, Any]:
     """One row as upstream's file has it."""

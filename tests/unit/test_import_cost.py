@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from functools import cache
 
 import pytest
 
@@ -19,10 +20,11 @@ print(json.dumps(sorted({{name.partition(".")[0] for name in sys.modules}})))
 """
 
 
-def imported(statement: str) -> set[str]:
+@cache
+def imported(statement: str) -> frozenset[str]:
     """The top-level modules there are after a statement, in a process of its own."""
     command = [sys.executable, "-c", SCRIPT.format(statement=statement)]
-    return set(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
+    return frozenset(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"]])

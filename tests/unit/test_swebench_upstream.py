@@ -12,7 +12,7 @@ import pytest
 from agentcompass.adapters.benchmarks.swebench import upstream
 from agentcompass.adapters.benchmarks.swebench.rows import Row
 from agentcompass.domain.errors import ConfigError
-from swebench_fakes import columns
+from swebench_fakes import WITHOUT_DATASETS, columns
 
 PARSERS = ("django", "sympy", "sphinx", "pytest", "requests", "seaborn", "redis", "gotest", "maven", "jest", "cargo")
 SCRIPTS = {
@@ -33,6 +33,11 @@ def run_python(code: str, *, stdin: str = "", paths: tuple[Path, ...] = ()) -> s
     return subprocess.run(command, input=stdin, env=env, check=True, capture_output=True, text=True).stdout
 
 
+def run_with_upstream(code: str, *, stdin: str = "") -> str:
+    """What a fresh interpreter prints that may import upstream's whole package."""
+    return run_python(WITHOUT_DATASETS + textwrap.dedent(code), stdin=stdin)
+
+
 def synthetic_rows() -> list[dict[str, Any]]:
     rows = [columns(f"acme__{n}-1", eval_script=script) for n, script in enumerate(SCRIPTS.values())]
     rows += [columns(f"acme__{name}-2", log_parser=f"parse_log_{name}") for name in PARSERS]
@@ -42,7 +47,7 @@ def synthetic_rows() -> list[dict[str, Any]]:
 
 def test_the_test_spec_is_the_one_that_upstream_makes():
     rows = synthetic_rows()
-    theirs = run_python(
+    theirs = run_with_upstream(
         """
         import dataclasses, json, sys
         from swebench.harness.utils import make_test_spec
@@ -80,7 +85,7 @@ def test_a_module_that_only_names_it_loads_nothing_of_it():
 
 
 def test_the_whole_package_can_be_imported_afterwards():
-    said = run_python(
+    said = run_with_upstream(
         """
         import sys
         from agentcompass.adapters.benchmarks.swebench import upstream
@@ -88,7 +93,7 @@ def test_the_whole_package_can_be_imported_afterwards():
         assert not [name for name in sys.modules if name.startswith("swebench.harness")]
         import swebench, swebench.harness
         from swebench.harness.utils import make_test_spec
-        assert swebench.harness.grading is swebench.harness.docker_utils and False or swebench.harness.reporting
+        assert swebench.harness.docker_utils and swebench.harness.reporting
         assert swebench.harness.grading is sys.modules["swebench.harness.grading"] is not ours
         assert swebench.get_eval_report is swebench.harness.grading.get_eval_report
         assert "open" not in vars(swebench.harness.grading)
@@ -100,7 +105,7 @@ def test_the_whole_package_can_be_imported_afterwards():
 
 
 def test_the_whole_package_that_is_imported_already_stays_as_it_is():
-    run_python(
+    run_with_upstream(
         """
         import sys
         import swebench.harness

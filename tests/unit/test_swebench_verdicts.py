@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from agentcompass.adapters.benchmarks.swebench import upstream
 from agentcompass.adapters.benchmarks.swebench.rows import Row
-from swebench_fakes import PATCH, columns
+from swebench_fakes import PATCH, WITHOUT_DATASETS, columns
 
 START = b"+ : '>>>>> Start Test Output'\n"
 END = b"+ : '>>>>> End Test Output'\n"
@@ -197,7 +197,7 @@ def official(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, object]
     from base64 import b64encode
 
     given = json.dumps([(row, b64encode(log).decode()) for _, _, row, log in CASES])
-    command = [sys.executable, "-c", OFFICIAL, str(tmp_path_factory.mktemp("official")), PATCH]
+    command = [sys.executable, "-c", WITHOUT_DATASETS + OFFICIAL, str(tmp_path_factory.mktemp("official")), PATCH]
     done = subprocess.run(command, input=given, check=True, capture_output=True, text=True)
     return json.loads(done.stdout)
 
