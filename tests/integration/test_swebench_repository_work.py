@@ -7,8 +7,8 @@ from random import Random
 from typing import cast
 
 import pytest
+from agentcompass.adapters.benchmarks.script_ends import NOT_ROOT
 from agentcompass.adapters.benchmarks.swebench.repository import RecordGone, RepositoryState, collect_patch
-from agentcompass.adapters.benchmarks.task_directory.verifier_script import NOT_ROOT
 from agentcompass.domain.errors import SandboxFailed
 from agentcompass.domain.ports import Sandbox
 from agentcompass.domain.sandbox import Command, ExecResult

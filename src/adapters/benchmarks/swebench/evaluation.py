@@ -12,6 +12,7 @@ from pydantic import JsonValue
 from ....domain.errors import BenchmarkBroken, VerifierFailed
 from ....domain.ports import Sandbox
 from ....domain.value import Value
+from ..script_ends import last_line
 from .evaluation_scripts import BLOCKED, DO_NOT_APPLY, Scripts
 from .patch_paths import patch_paths
 from .patching import PatchOutcome, apply_patch
@@ -126,11 +127,11 @@ class _Grading:
         result = await self._sandbox.exec(self._scripts.look(self._row.test_patch.encode(), self._row.base_commit))
         if result.exit_code == DO_NOT_APPLY:
             raise BenchmarkBroken(
-                f"{self._row.instance_id}: the hidden tests do not apply to {self._image}: {_last_line(result.stderr)}",
+                f"{self._row.instance_id}: the hidden tests do not apply to {self._image}: {last_line(result.stderr)}",
                 hint="the image and the row do not belong together",
             )
         if not result.ok:
-            raise VerifierFailed(f"cannot grade in {self._image}: {_last_line(result.stderr) or 'no bash'}")
+            raise VerifierFailed(f"cannot grade in {self._image}: {last_line(result.stderr) or 'no bash'}")
 
     @property
     def _image(self) -> str:
@@ -175,7 +176,7 @@ class _Grading:
         run = await self._run(CONFIRMING_OUTPUT, aside)
         restored = await self._sandbox.exec(self._scripts.restore(aside))
         if not restored.ok:
-            raise VerifierFailed(f"the submission could not be put back: {_last_line(restored.stderr)}")
+            raise VerifierFailed(f"the submission could not be put back: {last_line(restored.stderr)}")
         if run.timed_out:
             return "confirming_timed_out"
         if run.blocked:
@@ -230,8 +231,3 @@ class _Grading:
 def _write(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
-
-
-def _last_line(text: str) -> str:
-    lines = text.strip().splitlines()
-    return lines[-1][:300] if lines else ""

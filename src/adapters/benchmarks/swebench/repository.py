@@ -12,7 +12,7 @@ from ....domain.errors import BenchmarkBroken, SandboxFailed
 from ....domain.ports import Sandbox
 from ....domain.sandbox import Command, ExecResult
 from ....domain.value import Value
-from ..task_directory.verifier_script import NEEDS_ROOT, NOT_ROOT
+from ..script_ends import NEEDS_ROOT, NOT_ROOT, last_line
 from .repository_cleaning import CLEAN, OPEN, START
 from .repository_snapshot import COLLECT, NO_LARGER_THAN, SNAPSHOT, STORE
 from .rows import Row
@@ -120,7 +120,7 @@ async def _run(sandbox: Sandbox, what: str, script: str, **variables: str) -> de
     if result.timed_out:
         raise SandboxFailed(f"{what} took more than {SCRIPT_LIMIT_S:g} s")
     if not result.ok:
-        raise SandboxFailed(f"{what} failed with status {result.exit_code}: {_last_line(result.stderr)}")
+        raise SandboxFailed(f"{what} failed with status {result.exit_code}: {last_line(result.stderr) or 'no message'}")
     said: defaultdict[str, list[str]] = defaultdict(list)
     for line in result.stdout.splitlines():
         name, _, value = line.partition("=")
@@ -158,8 +158,3 @@ def _sizes(lines: Sequence[str]) -> dict[str, int]:
     """`lines` have bytes and a name."""
     named = [line.partition(" ") for line in lines]
     return {name: int(size) for size, _, name in named}
-
-
-def _last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1][:300] if lines else "no message"

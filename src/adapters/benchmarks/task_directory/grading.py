@@ -9,6 +9,7 @@ from pydantic import JsonValue
 
 from ....domain.errors import VerifierFailed
 from ....domain.task import Grade
+from ..script_ends import last_line
 from .verdict import (
     MAX_CTRF_BYTES,
     MAX_REWARD_BYTES,
@@ -127,9 +128,3 @@ def _scripts(tests: Path) -> str:
 def _mention(tests: Path, text: bytes) -> bool:
     files = (file for file in tests.rglob("*") if file.is_file())
     return any(text in (read_regular(file, MAX_REWARD_BYTES) or b"") for file in files)
-
-
-def last_line(text: str) -> str:
-    """Of at most so many characters as a message bears; empty where there is none."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1][:200] if lines else ""

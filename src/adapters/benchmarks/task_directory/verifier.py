@@ -14,11 +14,12 @@ from ....domain.errors import SandboxFailed, SandboxLost, StageTimeout, Verifier
 from ....domain.ports import Sandbox
 from ....domain.sandbox import Command, ExecResult
 from ....domain.task import Grade
-from .grading import grade_of, last_line, meddled, output_counts, without_foreign_reward
+from ..script_ends import NEEDS_ROOT, NOT_ROOT, last_line
+from .grading import grade_of, meddled, output_counts, without_foreign_reward
 from .sandbox_logs import fetched, keep_deadline, why_not_kept
 from .verdict import MAX_CTRF_BYTES, MAX_REWARD_BYTES
 from .verifier_report import MAX_REPORT_BYTES, REPORTED_FILES, Report, TornReport, read_report
-from .verifier_script import DISTURBED, NEEDS_ROOT, NOT_READY, NOT_ROOT, RUN, report_script, setup_script
+from .verifier_script import DISTURBED, NOT_READY, RUN, report_script, setup_script
 from .working_directory import exec_in_working_directory
 
 log = structlog.get_logger()

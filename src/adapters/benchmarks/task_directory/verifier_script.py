@@ -6,13 +6,10 @@ from pathlib import PurePosixPath
 
 from .sandbox_logs import SIZE_FUNCTION, size_call
 
-NOT_ROOT, NOT_READY, DISTURBED = 93, 94, 95
-"""Exit codes: only root can put the tests in, and this is another user; they could not be put in; something goes on
-writing where they belong."""
+NOT_READY, DISTURBED = 94, 95
+"""Exit codes beside NOT_ROOT: the tests could not be put in; something goes on writing where they belong."""
 MAX_TOLD = 50
 """So many of the files that were removed are told, and of the tools that were changed."""
-
-NEEDS_ROOT = f'[ "${{EUID:-$(id -u)}}" = 0 ] || [ -n "${{AGENTCOMPASS_ROOT:-}}" ] || exit {NOT_ROOT}\n'
 _SETUP = """R="${AGENTCOMPASS_ROOT:-}"
 [ -L "$R/logs" ] && rm -f "$R/logs"
 ac_clear() {

@@ -8,6 +8,7 @@ import structlog
 from ....domain.errors import SandboxFailed
 from ....domain.ports import Sandbox
 from ....domain.sandbox import Command, ExecResult
+from ..script_ends import last_line
 
 log = structlog.get_logger()
 
@@ -23,7 +24,7 @@ async def exec_in_working_directory(sandbox: Sandbox, command: Command) -> ExecR
     result = await sandbox.exec(command)
     if result.exit_code != 1 or result.stdout or await _begins(sandbox, command):
         return result
-    log.warning("working_directory.missing", message=result.stderr.strip())
+    log.warning("working_directory.missing", message=last_line(result.stderr))
     made = await _made(sandbox) and await _begins(sandbox, command)
     return await sandbox.exec(command if made else command.model_copy(update={"cwd": PurePosixPath("/")}))
 
