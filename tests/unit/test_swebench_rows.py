@@ -191,7 +191,7 @@ def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     assert "no data set file" in refusal(tmp_path / "rows.jsonl")
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(suffix=st.sampled_from(FORMATS), data=st.binary(max_size=200))
 def test_junk_is_refused_and_nothing_else_happens(tmp_path: Path, suffix: str, data: bytes) -> None:
     path = tmp_path / f"junk{suffix}"
@@ -205,7 +205,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(changed=st.dictionaries(st.sampled_from(sorted(columns())), JSON, max_size=4))
 def test_any_value_in_any_column_is_read_or_refused(tmp_path: Path, changed: dict[str, Any]) -> None:
     path = tmp_path / "rows.json"
