@@ -1,5 +1,6 @@
 """Where errors end: one line on stderr and exit code 2 for the user's, a traceback and 1 for ours."""
 
+import errno
 from importlib.metadata import version
 
 import pytest
@@ -57,6 +58,21 @@ def test_a_bug_is_a_traceback_and_not_the_users_fault(monkeypatch: pytest.Monkey
 
     assert ended.code == 1
     assert ended.err.endswith("ZeroDivisionError: a bug\n")
+
+
+@pytest.mark.parametrize(
+    ("error", "place"), [(OSError(errno.ENOSPC, "full"), ""), (OSError(errno.EIO, "full", "f"), " (f)")]
+)
+def test_a_disk_that_fails_is_one_line_that_names_the_mend(
+    monkeypatch: pytest.MonkeyPatch, error: OSError, place: str
+) -> None:
+    monkeypatch.setattr(border, "app", raising(error))
+
+    ended = command("list")
+
+    assert ended.code == 1
+    assert ended.err.startswith(f"error: full{place}: what is stored is whole; ")
+    assert ended.err.count("\n") == 1
 
 
 def test_an_interrupt_is_exit_code_130(monkeypatch: pytest.MonkeyPatch) -> None:

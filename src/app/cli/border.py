@@ -16,7 +16,7 @@ from .lazy import LazyGroup
 EXIT_BUG = 1
 EXIT_WRONG = 2
 EXIT_INTERRUPTED = 130
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+_FAULTS_OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ESTALE)
 
 app = typer.Typer(
     cls=LazyGroup,
@@ -61,8 +61,9 @@ def _exit_code(arguments: Sequence[str]) -> int:
     except (typer.Abort, KeyboardInterrupt):
         return _told("interrupted", EXIT_INTERRUPTED)
     except Exception as exc:  # noqa: BLE001 - the border: a bug of ours is shown whole, and never as the user's fault
-        if isinstance(exc, OSError) and exc.errno in _FULL:
-            return _told(f"{exc.strerror}: what is stored is whole; free space and run again to resume", EXIT_BUG)
+        if isinstance(exc, OSError) and exc.errno in _FAULTS_OF_THE_DISK:
+            fault = f"{exc.strerror} ({exc.filename})" if exc.filename else f"{exc.strerror}"
+            return _told(f"{fault}: what is stored is whole; mend the disk or free space, then run again", EXIT_BUG)
         traceback.print_exc()
         return EXIT_BUG
     return code if isinstance(code, int) else 0
