@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import socket
 import subprocess
 from pathlib import Path
@@ -31,10 +32,10 @@ def git(*arguments: str, cwd: Path) -> str:
     return done.stdout.strip()
 
 
-@pytest.fixture
-def repository(tmp_path: Path) -> Path:
-    """A bare repository with two commits; the first has the tag `v1` and one task, the second two."""
-    work = tmp_path / "work"
+@pytest.fixture(scope="module")
+def repositories(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("repository")
+    work = folder / "work"
     write_task(work, "one")
     git("init", "-q", "-b", "main", cwd=work)
     git("add", ".", cwd=work)
@@ -43,7 +44,14 @@ def repository(tmp_path: Path) -> Path:
     write_task(work, "two", files={"tests/crlf.txt": b"a\r\nb\r\n"})
     git("add", ".", cwd=work)
     git("commit", "-q", "-m", "two", cwd=work)
-    git("clone", "-q", "--bare", ".", str(tmp_path / "tasks.git"), cwd=work)
+    git("clone", "-q", "--bare", ".", str(folder / "tasks.git"), cwd=work)
+    return folder
+
+
+@pytest.fixture
+def repository(repositories: Path, tmp_path: Path) -> Path:
+    """A bare repository with two commits, made in `work`; the first has the tag `v1` and one task, the second two."""
+    shutil.copytree(repositories, tmp_path, dirs_exist_ok=True)
     return tmp_path / "tasks.git"
 
 
