@@ -22,7 +22,10 @@ from .value import Parameters
 
 
 class Sandbox(Protocol):
-    """One running machine, alive from `Environment.open`'s enter to its exit. Calls may run side by side."""
+    """One running machine, alive from `Environment.open`'s enter to its exit. Calls may run side by side.
+
+    Paths in it that are relative begin at the workspace root.
+    """
 
     @property
     def id(self) -> str:

@@ -43,6 +43,17 @@ class FileContract(ContractSetting):
 
         assert await sandbox.read_bytes(path, 3) == b"far"
 
+    async def test_a_relative_path_begins_at_the_workspace_root(
+        self, sandbox: Sandbox, spec: SandboxSpec, tmp_path: Path
+    ) -> None:
+        await sandbox.write_bytes(PurePosixPath("written"), b"here")
+        await sandbox.upload(_file(tmp_path / "source", b"here"), PurePosixPath("uploaded"))
+        await sandbox.download(PurePosixPath("written"), tmp_path / "back")
+        there = [await sandbox.read_bytes(root_of(spec) / name, 10) for name in ("written", "uploaded")]
+
+        assert [*there, await sandbox.read_bytes(PurePosixPath("uploaded"), 10)] == [b"here"] * 3
+        assert (tmp_path / "back").read_bytes() == b"here"
+
     async def test_writing_replaces_content_and_mode(self, sandbox: Sandbox, spec: SandboxSpec, tmp_path: Path) -> None:
         path = root_of(spec) / "file"
         await sandbox.write_bytes(path, b"a long first content", mode=0o755)

@@ -47,8 +47,8 @@ class FakeSandbox:
         self.modes: dict[PurePosixPath, int] = {}
         self.links: dict[PurePosixPath, str] = {}
         self.directories: set[PurePosixPath] = {PurePosixPath("/"), *spec.directories}
-        if spec.workspace_root is not None:
-            self._make_folder(spec.workspace_root)
+        self._workspace = spec.workspace_root or PurePosixPath("/")
+        self._make_folder(self._workspace)
         self._lost = False
 
     def lose(self) -> None:
@@ -79,7 +79,7 @@ class FakeSandbox:
     async def upload(self, source: Path, target: PurePosixPath) -> None:
         """Copy into the dictionaries."""
         self._check_alive()
-        self._take_tree(source, target)
+        self._take_tree(source, self._workspace / target)
 
     def _take_tree(self, source: Path, target: PurePosixPath) -> None:
         if not source.exists() and not source.is_symlink():
@@ -104,6 +104,7 @@ class FakeSandbox:
     async def download(self, source: PurePosixPath, target: Path) -> None:
         """Copy out of the dictionaries."""
         self._check_alive()
+        source = self._workspace / source
         if source in self.directories:
             self._give_folder(source, target)
         elif source in self.files or source in self.links:
@@ -131,7 +132,7 @@ class FakeSandbox:
     async def read_bytes(self, path: PurePosixPath, max_bytes: int) -> bytes:
         """The file's content."""
         self._check_alive()
-        path = self._followed(path)
+        path = self._followed(self._workspace / path)
         if path in self.directories:
             raise ValueError(f"{str(path)!r} in sandbox {self.id} is no regular file")
         if path not in self.files:
@@ -144,6 +145,7 @@ class FakeSandbox:
     async def write_bytes(self, path: PurePosixPath, data: bytes, mode: int = 0o644) -> None:
         """Set the file's content."""
         self._check_alive()
+        path = self._workspace / path
         self._make_folder(path.parent)
         self._put(path, bytes(data), mode)
 

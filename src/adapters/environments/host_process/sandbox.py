@@ -181,19 +181,19 @@ class HostSandbox:
 
     async def upload(self, source: Path, target: PurePosixPath) -> None:
         """As the port promises, but owned by the runner's user."""
-        await self._file_call(SandboxFolder.put, source, target)
+        await self._file_call(SandboxFolder.put, source, self._workspace / target)
 
     async def download(self, source: PurePosixPath, target: Path) -> None:
         """As the port promises."""
-        await self._file_call(SandboxFolder.get, source, target)
+        await self._file_call(SandboxFolder.get, self._workspace / source, target)
 
     async def read_bytes(self, path: PurePosixPath, max_bytes: int) -> bytes:
         """As the port promises."""
-        return await self._file_call(SandboxFolder.read, path, max_bytes)
+        return await self._file_call(SandboxFolder.read, self._workspace / path, max_bytes)
 
     async def write_bytes(self, path: PurePosixPath, data: bytes, mode: int = 0o644) -> None:
         """As the port promises."""
-        await self._file_call(SandboxFolder.write, path, data, mode)
+        await self._file_call(SandboxFolder.write, self._workspace / path, data, mode)
 
     async def _file_call(
         self, call: Callable[Concatenate[SandboxFolder, P], T], *args: P.args, **kwargs: P.kwargs
