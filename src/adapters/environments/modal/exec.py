@@ -3,8 +3,8 @@
 import asyncio
 import math
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import IO, Any, Protocol
 
 import modal
@@ -46,17 +46,13 @@ class Sink(Protocol):
 
 
 class ModalProcess:
-    """A command as it is sent, and what came of it. `run` may be cancelled; the command then goes on."""
+    """A command as it is sent, and what came of it: of `read`, or of `finish`.
 
-    def __init__(
-        self,
-        argv: Sequence[str],
-        env: Mapping[str, str],
-        limit_s: float,
-        sinks: tuple[Sink | None, Sink],
-        workdir: str | None = "/",
-    ) -> None:
-        """`sinks` take stdout and stderr. Without one stdout is thrown away, and stderr read only if need be."""
+    Both may be cancelled; the command then goes on. They raise what the SDK raises, and TimeoutError: its output cannot
+    be had to its end.
+    """
+
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str], limit_s: float, workdir: str | None = "/") -> None:
         self.started_at: float | None = None
         """By `time.monotonic`, when Modal had started it."""
         self.ended_at: float | None = None
@@ -64,7 +60,7 @@ class ModalProcess:
         """Exit code; None where the sinks made it needless to ask."""
         self._argv = [_sendable(word) for word in argv]
         self._env: dict[str, str | None] = {name: _sendable(value) for name, value in env.items()}
-        self._limit_s, self._sinks, self._workdir = limit_s, sinks, workdir
+        self._limit_s, self._workdir = limit_s, workdir
         self._heard_at = 0.0
 
     @property
@@ -72,38 +68,43 @@ class ModalProcess:
         """Seconds from its start to its end, or until now."""
         return 0.0 if self.started_at is None else (self.ended_at or time.monotonic()) - self.started_at
 
-    async def run(self, sandbox: modal.Sandbox, stdin: IO[bytes] | None = None) -> None:
-        """Start it and read until its sinks have had enough or it has ended; `stdin` only without a sink for stdout.
+    async def read(self, sandbox: modal.Sandbox, stdout: Sink, stderr: Sink) -> None:
+        """Start it and read until the sinks have had enough or it has ended."""
+        async with self._started(sandbox, StreamType.PIPE) as process:
+            await self._read(process, (process.stdout, stdout), (process.stderr, stderr))
 
-        Raises what the SDK raises, and TimeoutError: its output cannot be had to its end.
-        """
-        wants_stdout = self._sinks[0] is not None
+    async def finish(self, sandbox: modal.Sandbox, stderr: Sink, stdin: IO[bytes] | None = None) -> None:
+        """Start it, give it `stdin` and await its end; stdout is thrown away, stderr read only if need be."""
+        async with self._started(sandbox, StreamType.DEVNULL) as process:
+            await self._finish(process, stderr, stdin)
+
+    @asynccontextmanager
+    async def _started(self, sandbox: modal.Sandbox, stdout: StreamType) -> AsyncIterator[ContainerProcess[bytes]]:
         process = await sandbox.exec.aio(
             *self._argv,
             timeout=math.ceil(self._limit_s),
             workdir=self._workdir,
             env=self._env,
             text=False,
-            stdout=StreamType.PIPE if wants_stdout else StreamType.DEVNULL,
+            stdout=stdout,
         )
         self.started_at = self._heard_at = time.monotonic()
         try:
-            await (self._read(process) if wants_stdout else self._finish(process, stdin))
+            yield process
         finally:
             self.ended_at = time.monotonic()
 
-    async def _read(self, process: ContainerProcess[bytes]) -> None:
-        streams = zip((process.stdout, process.stderr), self._sinks, strict=True)
-        drains = [asyncio.ensure_future(self._drain(stream, sink)) for stream, sink in streams if sink is not None]
+    async def _read(self, process: ContainerProcess[bytes], *streams: tuple[StreamReader[bytes], Sink]) -> None:
+        drains = [asyncio.ensure_future(self._drain(stream, sink)) for stream, sink in streams]
         try:
             await self._watch(process, drains)
         finally:
             await _cancelled(*drains)
-        if self.code is None and not all(sink is not None and sink.ended for sink in self._sinks):
+        if self.code is None and not all(sink.ended for _, sink in streams):
             async with asyncio.timeout(_CALL_LIMIT_S):
                 self.code = await process.wait.aio()
 
-    async def _finish(self, process: ContainerProcess[bytes], stdin: IO[bytes] | None) -> None:
+    async def _finish(self, process: ContainerProcess[bytes], stderr: Sink, stdin: IO[bytes] | None) -> None:
         # Most such commands end at once and print nothing: then their streams need no call.
         refusal = None if stdin is None else await _feed(process, stdin)
         waiting = asyncio.ensure_future(process.wait.aio())
@@ -116,11 +117,11 @@ class ModalProcess:
         elif refusal is not None:
             raise refusal
         if self.code is None:
-            await self._read(process)
+            await self._read(process, (process.stderr, stderr))
         elif self.code:
             with suppress(*FAILURES):
                 async with asyncio.timeout(_CALL_LIMIT_S):
-                    await self._drain(process.stderr, self._sinks[1])
+                    await self._drain(process.stderr, stderr)
 
     async def _watch(self, process: ContainerProcess[bytes], drains: "Sequence[asyncio.Future[None]]") -> None:
         # Streams may stay open though the command has ended (a background child holds them), and a worker that is
@@ -172,7 +173,11 @@ class SupervisedExec:
         """Whether no other command ran beside it."""
         self.stdout, self.stderr = HeadAndTail(kept_bytes), HeadAndTail(kept_bytes)
         self._ends = (_Marked(EndMarker(mark.nonce, self.stdout)), _Marked(EndMarker(mark.nonce, self.stderr)))
-        self.process = ModalProcess(argv, {**env, MARK_VARIABLE: mark.name}, limit_s, self._ends)
+        self.process = ModalProcess(argv, {**env, MARK_VARIABLE: mark.name}, limit_s)
+
+    async def run(self, sandbox: modal.Sandbox) -> None:
+        """Start it and read both streams to its end. Raises as `ModalProcess` does."""
+        await self.process.read(sandbox, *self._ends)
 
     @property
     def elapsed_s(self) -> float:

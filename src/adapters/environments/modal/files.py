@@ -187,10 +187,13 @@ class ModalFiles:
         self, argv: Sequence[str], *, stdin: IO[bytes] | None = None, stdout: Sink | None = None
     ) -> tuple[int | None, str]:
         errors = Kept(_STDERR_BYTES)
-        process = ModalProcess(argv, HELPER, _LIMIT_S, (stdout, errors))
+        process = ModalProcess(argv, HELPER, _LIMIT_S)
         try:
             async with asyncio.timeout(_LIMIT_S + _CALLS_S) as limit:
-                await process.run(self._sandbox, stdin)
+                if stdout is None:
+                    await process.finish(self._sandbox, errors, stdin)
+                else:
+                    await process.read(self._sandbox, stdout, errors)
         except TimeoutError as exc:
             if limit.expired():
                 raise _too_slow() from exc

@@ -168,9 +168,9 @@ class ModalLaunch:
         doing = f"first answer of sandbox {self.name!r}"
         printed, errors = Kept(_ANSWER_BYTES), Kept(_ANSWER_BYTES)
         argv = answer_argv(self._spec.workspace_root, self._spec.directories)
-        process = ModalProcess(argv, HELPER, _ANSWER_TRY_S, (printed, errors), workdir=None)
+        process = ModalProcess(argv, HELPER, _ANSWER_TRY_S, workdir=None)
         try:
-            await process.run(sandbox)
+            await process.read(sandbox, printed, errors)
         except FAILURES as exc:
             await self._refuse_dead(sandbox, explanation(exc))
             raise start_error(exc, doing) from exc

@@ -128,7 +128,7 @@ class ModalSandbox:
     async def _run(self, run: SupervisedExec, limit_s: float, folder: str) -> bool:
         """Whether it had to be killed at its limit."""
         with self._company.joined_by(run):
-            work = asyncio.ensure_future(run.process.run(self._sandbox))
+            work = asyncio.ensure_future(run.run(self._sandbox))
             kill, check_end = partial(self._kill, run, work, folder), partial(self._check_end, run, work)
             return await killed_at_limit(_ended_within(work, run, limit_s), kill, check_end)
 
@@ -148,10 +148,10 @@ class ModalSandbox:
     async def _helper(self, argv: Sequence[str], user: str = ROOT) -> str:
         printed, errors = Kept(_HELPER_BYTES), Kept(_HELPER_BYTES)
         prefix = () if user == ROOT else as_user_prefix(user)
-        process = ModalProcess([*prefix, *argv], HELPER, _HELPER_LIMIT_S, (printed, errors))
+        process = ModalProcess([*prefix, *argv], HELPER, _HELPER_LIMIT_S)
         try:
             async with asyncio.timeout(_HELPER_LIMIT_S + AFTER_KILL_S[0]):
-                await process.run(self._sandbox)
+                await process.read(self._sandbox, printed, errors)
         except FAILURES as exc:
             raise await self._error(exc, "exec") from exc
         if process.code:
