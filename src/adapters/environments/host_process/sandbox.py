@@ -157,7 +157,6 @@ class HostSandbox:
     async def _kill_command(self, token: str, process: asyncio.subprocess.Process | None) -> None:
         groups = frozenset({process.pid} if process else ())
         mark = Mark(f"{COMMAND_MARK}={token}", groups)
-
         survivors = await self._ending.within(2 * KILL_LIMIT_S, partial(kill_marked, mark, KILL_LIMIT_S))
         if survivors:
             log.error("command.survived", sandbox=self.id, pids=sorted(survivors))
