@@ -15,7 +15,7 @@ from agentcompass.testing.fakes import FakeEnvironment, FakeSandbox
 from agentcompass.testing.task_folders import TASK_TOML, write_task
 
 WORK = Command(script="work", timeout_s=5)
-HERE = PurePosixPath(".")
+HERE = PurePosixPath("/app")
 
 
 def ended(code: int, stderr: str = "") -> ExecResult:
@@ -45,7 +45,8 @@ def shell() -> Shell:
 
 @pytest.fixture
 async def sandbox(shell: Shell) -> AsyncIterator[FakeSandbox]:
-    async with FakeEnvironment(exec_script=shell).open(SandboxSpec(), an_owner()) as opened:
+    async with FakeEnvironment(exec_script=shell).open(SandboxSpec(workspace_root=HERE), an_owner()) as opened:
+        opened.directories.remove(HERE)
         yield opened
 
 
