@@ -41,7 +41,7 @@ class SpecResolver:
         """
         recipe: dict[str, Any] = {}
         for each in self._recipes:
-            recipe = merged(recipe, each(task, self._environment.name))
+            recipe = merged(recipe, each(task, self._environment.capabilities))
         needed_s = lifetime_s(task.budgets, self._benchmark.grading, purpose)
         spec = resolve_spec(self._defaults, recipe, self._explicit, needed_s)
         refuse_unsupported(self._environment.name, spec, self._environment.capabilities)

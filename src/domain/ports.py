@@ -24,7 +24,8 @@ from .value import Parameters
 class Sandbox(Protocol):
     """One running machine, alive from `Environment.open`'s enter to its exit. Calls may run side by side.
 
-    Paths in it that are relative begin at the workspace root.
+    Paths that are relative begin at the workspace root. Where absolute ones are not those that commands see, as in a
+    folder, every command has the variable AGENTCOMPASS_ROOT: put before a path, it makes the one that commands see.
     """
 
     @property
@@ -46,7 +47,8 @@ class Sandbox(Protocol):
         `timeout_s` is killed with all its children (`timed_out`, with what it had printed). Of each stream at most
         `max_output_bytes` are kept, head and tail, cut at character boundaries (`truncated`), and gigabytes may pass.
         Text is decoded once, as UTF-8 with replacement. Scripts and arguments of any length work. A program that does
-        not exist is exit code 127, one that is not executable 126. `cwd` missing is an ordinary failed result.
+        not exist is exit code 127, one that is not executable 126. `cwd` missing is an ordinary failed result. A script
+        is run by bash, by sh where there is none.
         Cancelling the call kills the command likewise.
 
         Raises:
@@ -228,11 +230,11 @@ class Recipe(Protocol):
     environments: ClassVar[frozenset[str] | None]
     """None is every environment."""
 
-    def __call__(self, task: Task, environment: str) -> Mapping[str, Any]:
-        """The fields of `SandboxSpec` that the task's metadata decides.
+    def __call__(self, task: Task, capabilities: Capabilities) -> Mapping[str, Any]:
+        """The fields of `SandboxSpec` that the task's metadata decides, for an environment of these `capabilities`.
 
         Raises:
-            ConfigError: the task cannot run in that environment.
+            ConfigError: the task cannot run in such an environment.
         """
 
 

@@ -204,7 +204,7 @@ class BenchmarkContract:
         self, benchmark: Benchmark, environment: Environment, task: Task, folder: Path, purpose: str = "agent"
     ) -> AsyncIterator[tuple[PreparedTask, Sandbox]]:
         """A prepared task in its sandbox."""
-        fields = self.recipe(task, environment.name) if self.recipe else {}
+        fields = self.recipe(task, environment.capabilities) if self.recipe else {}
         spec = resolve_spec({}, fields, self.overrides, lifetime_s(task.budgets, benchmark.grading, purpose))
         owner = an_owner(task_id=task.id, purpose=purpose)
         async with environment.open(spec, owner) as sandbox:

@@ -26,7 +26,7 @@ async def graded(
     write_task(folder / "tasks", "task", test=test, toml=toml.replace("debian:bookworm-slim", image))
     benchmark = TaskDirectoryBenchmark(TaskDirectoryParameters(path=folder / "tasks"), folder)
     (task,) = await benchmark.load_tasks(TaskSelection())
-    spec = resolve_spec({}, TaskDirectoryRecipe()(task, "docker"), {"user": user}, 300)
+    spec = resolve_spec({}, TaskDirectoryRecipe()(task, DockerEnvironment.capabilities), {"user": user}, 300)
     context = a_context(task, folder)
     async with DockerEnvironment(DockerParameters(pull_policy="never")).open(spec, an_owner()) as sandbox:
         prepared = await benchmark.prepare(task, sandbox, context)

@@ -8,42 +8,42 @@ from agentcompass.adapters.recipes.swebench import SweBenchRecipe
 from agentcompass.app.catalog import BUILT_INS, Kind
 from agentcompass.domain.errors import ConfigError
 from agentcompass.domain.resolving import resolve_spec
-from agentcompass.domain.sandbox import Network, SandboxSpec
+from agentcompass.domain.sandbox import Capabilities, Network, SandboxSpec
 from agentcompass.domain.task import Task
 
 IMAGE = "acme/sweb.eval.x86_64.acme_1776_adder-1:latest"
 TASK = Task(id="acme__adder-1", instruction="Add.", metadata={"image": IMAGE})
 
 
-def spec(environment: str, **explicit: Any) -> SandboxSpec:
-    return resolve_spec({}, SweBenchRecipe()(TASK, environment), explicit, 100)
+def spec(*resources: str, **explicit: Any) -> SandboxSpec:
+    capabilities = Capabilities(images=True, resources=frozenset(resources))
+    return resolve_spec({}, SweBenchRecipe()(TASK, capabilities), explicit, 100)
 
 
-@pytest.mark.parametrize("environment", ["docker", "modal", "someone:Else"])
-def test_the_image_is_the_rows_and_the_work_is_in_testbed(environment: str) -> None:
-    asked = spec(environment)
+def test_the_image_is_the_rows_and_the_work_is_in_testbed() -> None:
+    asked = spec()
 
     assert (asked.image, asked.workspace_root) == (IMAGE, PurePosixPath("/testbed"))
     assert (asked.cpu, asked.memory, asked.network, asked.timeout) == (None, None, Network.PUBLIC, 100)
 
 
-def test_docker_is_told_the_platform_and_modal_has_no_other() -> None:
-    assert [spec("docker").platform, spec("modal").platform] == ["linux/amd64", None]
+def test_an_environment_that_can_choose_is_told_the_platform() -> None:
+    assert [spec("platform").platform, spec("cpu").platform] == ["linux/amd64", None]
 
 
-def test_host_process_is_refused_in_one_line() -> None:
+def test_an_environment_without_images_is_refused_in_one_line() -> None:
     with pytest.raises(ConfigError, match=r"^instance 'acme__adder-1' needs its image \(use --env docker or .*\)$"):
-        SweBenchRecipe()(TASK, "host_process")
+        SweBenchRecipe()(TASK, Capabilities())
 
 
 def test_what_the_user_sets_outranks_the_recipe() -> None:
-    assert spec("docker", image="mine:1", platform="linux/arm64", memory=8192) == spec("docker").model_copy(
+    assert spec("platform", image="mine:1", platform="linux/arm64", memory=8192) == spec("platform").model_copy(
         update={"image": "mine:1", "platform": "linux/arm64", "memory": 8192}
     )
 
 
 def test_a_named_image_stands_in_for_the_rows() -> None:
-    asked = spec("modal", named_image="mine")
+    asked = spec(named_image="mine")
 
     assert (asked.image, asked.named_image) == (None, "mine")
 

@@ -101,7 +101,7 @@ async def life(tmp_path: Path, **parameters: object) -> AsyncIterator[Life]:
     )
     (task,) = await benchmark.load_tasks(TaskSelection())
     environment = HostProcessEnvironment(HostProcessParameters(root_folder=tmp_path / "sandboxes"))
-    fields = TaskDirectoryRecipe()(without_users(task), "host_process")
+    fields = TaskDirectoryRecipe()(without_users(task), environment.capabilities)
     async with environment.open(resolve_spec({}, fields, {}, 600), an_owner()) as inner:
         sandbox = CountingSandbox(inner)
         prepared = await benchmark.prepare(task, sandbox, a_context(task, tmp_path))

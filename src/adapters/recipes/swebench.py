@@ -5,6 +5,7 @@ from pathlib import PurePosixPath
 from typing import Any, ClassVar
 
 from ...domain.errors import ConfigError
+from ...domain.sandbox import Capabilities
 from ...domain.task import Task
 
 ROOT = PurePosixPath("/testbed")
@@ -14,8 +15,8 @@ PLATFORM = "linux/amd64"
 class SweBenchRecipe:
     """The image that the instance's row names, with the repository in /testbed.
 
-    The images are built for linux/amd64, which Docker is told. The network stays open: nearly every instance installs
-    its repository again before its tests. Upstream sets no resources, hence none here.
+    The images are built for linux/amd64, which an environment that can choose is told. The network stays open: nearly
+    every instance installs its repository again before its tests. Upstream sets no resources, hence none here.
     """
 
     benchmarks: ClassVar[frozenset[str]] = frozenset(
@@ -23,13 +24,13 @@ class SweBenchRecipe:
     )
     environments: ClassVar[frozenset[str] | None] = None
 
-    def __call__(self, task: Task, environment: str) -> Mapping[str, Any]:
+    def __call__(self, task: Task, capabilities: Capabilities) -> Mapping[str, Any]:
         """The fields of `SandboxSpec` that the task decides.
 
         Raises:
-            ConfigError: on host_process, which has no images.
+            ConfigError: where there are no images.
         """
-        if environment == "host_process":
+        if not capabilities.images:
             raise ConfigError(f"instance {task.id!r} needs its image", hint="use --env docker or --env modal")
         fields: dict[str, Any] = {"image": task.metadata["image"], "workspace_root": ROOT}
-        return fields | {"platform": PLATFORM} if environment == "docker" else fields
+        return fields | {"platform": PLATFORM} if "platform" in capabilities.resources else fields

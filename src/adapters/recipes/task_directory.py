@@ -5,10 +5,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
 from ...domain.errors import ConfigError
-from ...domain.sandbox import ImageBuild, Network
+from ...domain.sandbox import Capabilities, ImageBuild, Network
 from ...domain.task import Task
 
-HOST = "host_process"
+_WITH_IMAGES = "use --env docker or --env modal"
 DIRECTORIES = tuple(PurePosixPath(f"/logs/{name}") for name in ("agent", "verifier", "artifacts"))
 
 
@@ -22,15 +22,15 @@ class TaskDirectoryRecipe:
     benchmarks: ClassVar[frozenset[str]] = frozenset({"task_directory", "terminal_bench_2", "quickstart"})
     environments: ClassVar[frozenset[str] | None] = None
 
-    def __call__(self, task: Task, environment: str) -> Mapping[str, Any]:
+    def __call__(self, task: Task, capabilities: Capabilities) -> Mapping[str, Any]:
         """The fields of `SandboxSpec` that the task decides.
 
         Raises:
-            ConfigError: on host_process, a task that needs an image or another user.
+            ConfigError: where there are no images, a task that needs one, or another user.
         """
         fields: dict[str, Any] = {"directories": DIRECTORIES, **_resources(task)}
-        if environment == HOST:
-            _refuse_on_host(task)
+        if not capabilities.images:
+            _refuse_without_image(task)
             fields["workspace_root"] = PurePosixPath(str(task.metadata.get("workdir") or "/app"))
             return fields
         if task.metadata.get("workdir"):
@@ -58,9 +58,9 @@ def _image(task: Task) -> dict[str, Any]:
     return {"build": ImageBuild(context=Path(str(context)), timeout_s=timeout_s)}
 
 
-def _refuse_on_host(task: Task) -> None:
+def _refuse_without_image(task: Task) -> None:
     if task.metadata.get("host_process") is not True:
-        raise ConfigError(f"task {task.id!r} needs an image", hint="use --env docker")
+        raise ConfigError(f"task {task.id!r} needs an image", hint=_WITH_IMAGES)
     users = task.metadata.get("users")
     if users:
-        raise ConfigError(f"task {task.id!r} needs the users {users}", hint="use --env docker")
+        raise ConfigError(f"task {task.id!r} needs the users {users}", hint=_WITH_IMAGES)

@@ -66,6 +66,11 @@ class CommandContract(ContractSetting):
         assert result.exit_code not in (0, None)
         assert result.stderr
 
+    async def test_a_script_is_run_by_bash_where_there_is_one(self, sandbox: Sandbox) -> None:
+        result = await sandbox.exec(sh('! command -v bash > /dev/null || test -n "$BASH_VERSION"'))
+
+        assert result.ok
+
     async def test_half_a_surrogate_pair_does_not_fail_the_call(self, sandbox: Sandbox) -> None:
         by_script = await sandbox.exec(sh("echo before; : '\ud83d'; echo after"))
         by_argv = await sandbox.exec(argv("echo", "\ud83d"))

@@ -153,6 +153,13 @@ class FileCommandContract(ContractSetting):
 
         assert (seen.exit_code, seen.stdout) == (0, "plainran")
 
+    async def test_commands_find_absolute_paths_below_the_root_that_they_are_told(self, sandbox: Sandbox) -> None:
+        await sandbox.write_bytes(PurePosixPath("/contract files/name"), b"seen")
+        read = 'cat "${AGENTCOMPASS_ROOT:-}/contract files/name"'
+        by_script, by_argv = await sandbox.exec(sh(read)), await sandbox.exec(argv("sh", "-c", read))
+
+        assert (by_script.stdout, by_argv.stdout) == ("seen", "seen")
+
     async def test_what_is_copied_in_belongs_to_root_where_there_are_users(
         self, environment: Environment, sandbox: Sandbox, spec: SandboxSpec, tmp_path: Path
     ) -> None:
