@@ -47,9 +47,8 @@ class Sandbox(Protocol):
         `timeout_s` is killed with all its children (`timed_out`, with what it had printed). Of each stream at most
         `max_output_bytes` are kept, head and tail, cut at character boundaries (`truncated`), and gigabytes may pass.
         Text is decoded once, as UTF-8 with replacement. Scripts and arguments of any length work. A program that does
-        not exist is exit code 127, one that is not executable 126. `cwd` missing is an ordinary failed result. A script
-        is run by bash, by sh where there is none.
-        Cancelling the call kills the command likewise.
+        not exist is exit code 127, one that is not executable 126. Without its `cwd` nothing runs, with exit code 1. A
+        script is run by bash, by sh where there is none. Cancelling the call kills the command likewise.
 
         Raises:
             SandboxLost: the sandbox died under it.

@@ -714,10 +714,13 @@ async def test_tests_of_another_user_do_not_need_the_working_directory_either(
     assert grade.score == score
 
 
-async def test_where_the_working_directory_cannot_be_made_the_tests_run_at_the_root(tmp_path: Path) -> None:
+@pytest.mark.parametrize("in_its_place", ["echo x > ../app", "ln -s /nowhere/else ../app", "ln -s / ../app"])
+async def test_where_the_working_directory_cannot_be_made_the_tests_run_at_the_root(
+    tmp_path: Path, in_its_place: str
+) -> None:
     make(tmp_path, test=f'#!/bin/bash\n[ . -ef "$AGENTCOMPASS_ROOT" ] && echo 0.5 > {REWARD}\n')
     async with life(tmp_path) as it:
-        await it.run("rmdir ../app; echo x > ../app")
+        await it.run(f"rmdir ../app; {in_its_place}")
         grade = await it.grade()
 
     assert grade.score == 0.5

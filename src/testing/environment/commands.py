@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from pathlib import PurePosixPath
 
 import pytest
 
@@ -148,15 +149,17 @@ class CommandContract(ContractSetting):
         await sandbox.write_bytes(folder / "marker", b"here")
         by_script = await sandbox.exec(sh("cat marker", cwd=folder))
         by_argv = await sandbox.exec(argv("cat", "marker", cwd=folder))
+        relative = await sandbox.exec(sh("cat marker", cwd=PurePosixPath(folder.name)))
 
-        assert (by_script.stdout, by_argv.stdout) == ("here", "here")
+        assert (by_script.stdout, by_argv.stdout, relative.stdout) == ("here", "here", "here")
 
-    async def test_a_cwd_that_is_missing_is_an_ordinary_failure(self, sandbox: Sandbox, spec: SandboxSpec) -> None:
+    @pytest.mark.parametrize("made", ["", "ln -s /nowhere/else missing", "touch missing"])
+    async def test_without_its_cwd_a_command_does_not_run(self, sandbox: Sandbox, spec: SandboxSpec, made: str) -> None:
+        await sandbox.exec(sh(made))
         by_script = await sandbox.exec(sh("echo ran", cwd=root_of(spec) / "missing"))
         by_argv = await sandbox.exec(argv("echo", "ran", cwd=root_of(spec) / "missing"))
 
-        assert by_script.exit_code not in (0, None)
-        assert by_argv.exit_code not in (0, None)
+        assert (by_script.exit_code, by_argv.exit_code) == (1, 1)
         assert by_script.stdout + by_argv.stdout == ""
         assert "missing" in by_script.stderr
 

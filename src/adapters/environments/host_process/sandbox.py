@@ -112,9 +112,13 @@ class HostSandbox:
 
     async def _run(self, command: Command, stack: ExitStack) -> ExecResult:
         started = time.monotonic()
-        cwd = self._folder.host_path(command.cwd or self._workspace, follow=True)
+        wanted = self._workspace / (command.cwd or "")
+        try:
+            cwd = self._folder.host_path(wanted, follow=True)
+        except SandboxFailed as exc:  # an agent may have made it a link
+            return failed(1, f"cd: {exc}", started)
         if not cwd.is_dir():
-            return failed(1, f"cd: {str(command.cwd or self._workspace)!r}: no such directory", started)
+            return failed(1, f"cd: {str(wanted)!r}: no such directory", started)
         token = secrets.token_hex(8)
         variables = self._environment(command, token)
         program = await self._blocking(words, command, variables, self._folder.path, stack)
