@@ -315,7 +315,7 @@ class AttemptTry:
         except TimeoutError as exc:
             if not clock.expired:
                 raise
-            raise StageTimeout(stage.value, budgets.name(stage), limit_s, clock.worked_s) from exc
+            raise StageTimeout(budgets.name(stage), limit_s, clock.worked_s) from exc
         finally:
             self._add_timing(stage, started)
 

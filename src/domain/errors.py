@@ -70,10 +70,10 @@ class StageTimeout(AgentCompassError, TimeoutError):
 
     transient = True
 
-    def __init__(self, stage: str, limit: str, limit_s: float, elapsed_s: float, *, hint: str = "") -> None:
-        message = f"{stage}: limit {limit} of {limit_s:g} s reached after {elapsed_s:.1f} s"
-        super().__init__(message, hint=hint or f"raise {limit}")
-        self.stage, self.limit, self.limit_s, self.elapsed_s = stage, limit, limit_s, elapsed_s
+    def __init__(self, limit: str, limit_s: float, elapsed_s: float) -> None:
+        message = f"limit {limit} of {limit_s:g} s reached after {elapsed_s:.1f} s"
+        super().__init__(message, hint=f"raise {limit}")
+        self.limit, self.limit_s, self.elapsed_s = limit, limit_s, elapsed_s
 
 
 class ModelBusy(AgentCompassError):

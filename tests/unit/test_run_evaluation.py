@@ -785,7 +785,7 @@ async def test_a_start_over_its_limit_tells_the_time_that_its_limit_counts() -> 
     await world.start()
     record = world.store.records[FIRST]
 
-    assert "limit start_timeout_s of 0.1 s reached after 0.1 s" in record.error
+    assert record.error.startswith("start: limit start_timeout_s of 0.1 s reached after 0.1 s")
     assert record.failure is not None
     assert (record.failure.limit, round(record.failure.elapsed_s, 1)) == ("start_timeout_s", 0.1)
 

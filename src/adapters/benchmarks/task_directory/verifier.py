@@ -204,7 +204,7 @@ class _Verification:
     def _ended(self, result: ExecResult) -> str:
         self._duration_s = result.duration_s
         if result.timed_out:
-            raise VerifierTimedOut("tests", self._run.limit_name, self._run.limit_s, result.duration_s)
+            raise VerifierTimedOut(self._run.limit_name, self._run.limit_s, result.duration_s)
         return _checked(result, "the tests' shell").stdout
 
     def _report_script(self) -> str:
