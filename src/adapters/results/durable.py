@@ -4,6 +4,7 @@ import errno
 import fcntl
 import json
 import os
+import stat
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,8 +17,8 @@ from ...domain.errors import ConfigError
 
 log = structlog.get_logger()
 _TEMPORARY = ".tmp-"
-_FAULTS_OF_THE_FILE = frozenset({errno.EISDIR, errno.ELOOP, errno.ENOENT, errno.ENXIO})
-"""What is there is no file. Any other reason may pass, and what was stored is still there then."""
+_FAULTS_OF_THE_FILE = frozenset({errno.EISDIR, errno.ELOOP, errno.ENOENT, errno.ENOTDIR, errno.ENXIO})
+"""What is there is no file, or no folder. Any other reason may pass, and what was stored is still there then."""
 
 
 class UnreadableResult(ValueError):
@@ -28,6 +29,60 @@ class UnreachableResult(OSError):
     """The machine, not the file, is the reason: no descriptors left, no permission, a disk or a mount that fails."""
 
 
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as exc:
+        if exc.errno in _FAULTS_OF_THE_FILE:
+            raise UnreadableResult(str(exc)) from exc
+        raise UnreachableResult(exc.errno, exc.strerror, str(path)) from exc
+
+
+def read_stored(path: Path) -> bytes:
+    """The bytes of a file.
+
+    Raises:
+        UnreadableResult: there is no file.
+        UnreachableResult: it cannot be read now.
+    """
+    with _reading(path):
+        return path.read_bytes()
+
+
+def names_in(folder: Path) -> list[str]:
+    """The names in a folder, in order.
+
+    Raises:
+        UnreadableResult: there is no folder.
+        UnreachableResult: it cannot be listed now.
+    """
+    with _reading(folder):
+        return sorted(os.listdir(folder))
+
+
+def is_file(path: Path) -> bool:
+    """Whether a regular file is there.
+
+    Raises:
+        UnreachableResult: that cannot be told now.
+    """
+    return stat.S_ISREG(_mode(path))
+
+
+def is_folder(path: Path) -> bool:
+    """Whether a folder is there; raises as `is_file`."""
+    return stat.S_ISDIR(_mode(path))
+
+
+def _mode(path: Path) -> int:
+    try:
+        with _reading(path):
+            return path.stat().st_mode
+    except UnreadableResult:
+        return 0
+
+
 def read_json_object(path: Path) -> dict[str, Any]:
     """The mapping that a file holds.
 
@@ -36,13 +91,11 @@ def read_json_object(path: Path) -> dict[str, Any]:
         UnreachableResult: it cannot be read now.
     """
     try:
-        document = json.loads(path.read_bytes())
+        document = json.loads(read_stored(path))
+    except UnreadableResult:
+        raise
     except (ValueError, RecursionError) as exc:
         raise UnreadableResult(str(exc)) from exc
-    except OSError as exc:
-        if exc.errno in _FAULTS_OF_THE_FILE:
-            raise UnreadableResult(str(exc)) from exc
-        raise UnreachableResult(exc.errno, exc.strerror, str(path)) from exc
     if not isinstance(document, dict):
         raise UnreadableResult("not a JSON object")
     return document
@@ -50,7 +103,7 @@ def read_json_object(path: Path) -> dict[str, Any]:
 
 @contextmanager
 def reading_begins() -> Iterator[None]:
-    """Inside, nothing has been started: what cannot be read now is a ConfigError that names the file."""
+    """Inside, nothing has been started: what cannot be read now is a ConfigError that names the file or folder."""
     try:
         yield
     except UnreachableResult as exc:
@@ -125,10 +178,10 @@ def set_aside(path: Path) -> Path:
 
 
 def remove_temporaries(folder: Path) -> None:
-    """Remove what writes cut by a crash have left in `folder`."""
-    for entry in os.scandir(folder):
-        if entry.name.startswith(_TEMPORARY):
-            Path(entry.path).unlink(missing_ok=True)
+    """Remove what writes cut by a crash have left in `folder`; raises as `names_in`."""
+    for name in names_in(folder):
+        if name.startswith(_TEMPORARY):
+            (folder / name).unlink(missing_ok=True)
 
 
 class FolderLock:

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,6 +26,7 @@ from .durable import (
     FolderLock,
     UnreadableResult,
     append_line,
+    read_json_object,
     reading_begins,
     remove_temporaries,
     set_aside,
@@ -117,6 +119,8 @@ class FileResultStore:
             for part in (folder, folder / DETAILS, folder / TRAJECTORIES):
                 remove_temporaries(part)
             stored = self._stored_document(folder)
+            with suppress(UnreadableResult):  # it will be replaced
+                read_json_object(folder / SUMMARY)
             document = started(stored, run, self._redactor)
             identity = identity_digest(document["identity"])
             if stored is None:
@@ -138,7 +142,9 @@ class FileResultStore:
 
     def _stored(self) -> Iterator[tuple[AttemptKey, AttemptRecord]]:
         run = self._opened()
-        for path in task_paths(run.folder):
+        with reading_begins():
+            paths = task_paths(run.folder)
+        for path in paths:
             with reading_begins():
                 file = self._read_or_set_aside(path)
             yield from file.records.items() if file else ()

@@ -1,11 +1,10 @@
 """What lies where in a run's folder."""
 
-import os
 from pathlib import Path
 
 from ...domain.attempt import AttemptKey
 from ...domain.naming import file_name
-from .durable import sync_folder
+from .durable import UnreadableResult, names_in, sync_folder
 
 DETAILS, TRAJECTORIES, LOGS = "details", "trajectories", "logs"
 RUN_INFO, SUMMARY, SUMMARY_TEXT, LOCK = "run_info.json", "summary.json", "summary.md", ".lock"
@@ -17,10 +16,14 @@ def task_path(folder: Path, task_id: str) -> Path:
 
 
 def task_paths(folder: Path) -> list[Path]:
-    """The task files there are, by name; those set aside and temporary ones are none."""
+    """The task files there are, by name; those set aside and temporary ones are none.
+
+    Raises:
+        UnreachableResult: they cannot be listed now.
+    """
     try:
-        names = sorted(os.listdir(folder / DETAILS))
-    except (FileNotFoundError, NotADirectoryError):
+        names = names_in(folder / DETAILS)
+    except UnreadableResult:
         return []
     return [folder / DETAILS / name for name in names if name.endswith(".json") and not name.startswith(".")]
 

@@ -1,7 +1,7 @@
 """Stored runs, read without a change: which there are, what one came to, what its attempts were."""
 
-import json
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from ...domain.run import RunSummary
 from ...domain.scoring import Tally
 from ...domain.suggest import did_you_mean, nearest
 from ..support.liveness import process_alive, this_host
-from .durable import UnreadableResult, reading_begins
+from .durable import UnreadableResult, is_file, names_in, read_json_object, reading_begins
 from .layout import LOCK, RUN_INFO, SUMMARY, task_path, task_paths
 from .run_file import read_run_file
 from .task_file import TaskFile, read_task_file, without_unknown
@@ -50,38 +50,72 @@ class StoredTasks:
     unreadable: dict[Path, str] = field(default_factory=dict)
 
 
-def run_folders(results_dir: Path) -> list[Path]:
-    """The folder of every run below `results_dir`, by name and id.
+@dataclass(frozen=True)
+class RunFolders:
+    """The folder of every run, by name and id, and the folders that cannot be read now, with the reason."""
+
+    runs: list[Path] = field(default_factory=list)
+    unreadable: dict[Path, str] = field(default_factory=dict)
+
+    @contextmanager
+    def noting(self, folder: Path) -> Iterator[None]:
+        """Inside, `folder` is read: where it cannot be, it is noted, and the rest of the block is left out."""
+        try:
+            with reading_begins():
+                yield
+        except ConfigError as exc:
+            self.unreadable[folder] = str(exc)
+
+
+@reading_begins()
+def run_folders(results_dir: Path) -> RunFolders:
+    """Which runs there are below `results_dir`.
 
     Raises:
-        ConfigError: there is no such folder.
+        ConfigError: there is no such folder, or it cannot be listed now.
     """
-    if not results_dir.is_dir():
-        raise ConfigError(f"no results folder {str(results_dir)!r}", hint="run something first, or give --results-dir")
-    return sorted(folder for folder in results_dir.glob("*/*") if is_run(folder))
+    found = RunFolders()
+    try:
+        names = names_in(results_dir)
+    except UnreadableResult as exc:
+        hint = "run something first, or give --results-dir"
+        raise ConfigError(f"no results folder {str(results_dir)!r}", hint=hint) from exc
+    for named in (results_dir / name for name in names):
+        with found.noting(named), suppress(UnreadableResult):  # a file beside the runs
+            for folder in [named / run_id for run_id in names_in(named)]:
+                with found.noting(folder):
+                    if is_run(folder):
+                        found.runs.append(folder)
+    return found
 
 
+@reading_begins()
 def is_run(folder: Path) -> bool:
-    """Whether a run is stored there."""
-    return (folder / RUN_INFO).is_file() or bool(task_paths(folder))
+    """Whether a run is stored there.
+
+    Raises:
+        ConfigError: that cannot be told now.
+    """
+    return is_file(folder / RUN_INFO) or bool(task_paths(folder))
 
 
 def find_run(results_dir: Path, wanted: str) -> Path:
     """The run that a user means by a folder, by RUN_NAME/RUN_ID, or by a run id or run name that only one run has.
 
     Raises:
-        ConfigError: none is meant, or more than one.
+        ConfigError: none is meant, or more than one; or what is meant cannot be read now.
     """
     for folder in (Path(wanted).expanduser(), results_dir / wanted):
         if is_run(folder):
             return folder
-    folders = run_folders(results_dir)
-    meant = [folder for folder in folders if wanted in (folder.name, folder.parent.name)]
+    found = run_folders(results_dir)
+    meant = [folder for folder in (*found.runs, *found.unreadable) if wanted in folder.relative_to(results_dir).parts]
     if len(meant) == 1:
         return meant[0]
     if meant:
         raise ConfigError(f"{wanted!r} is the name of {len(meant)} runs", hint=f"name one: {_listed(meant)}")
-    raise ConfigError(f"no run {wanted!r} in {str(results_dir)!r}", hint=_nearest_run(wanted, folders))
+    unseen = "".join(f"; {reason}" for reason in found.unreadable.values())
+    raise ConfigError(f"no run {wanted!r} in {str(results_dir)!r}{unseen}", hint=_nearest_run(wanted, found.runs))
 
 
 def _nearest_run(wanted: str, folders: list[Path]) -> str:
@@ -122,19 +156,18 @@ def read_run(folder: Path) -> StoredRun:
 
 
 def read_runs(results_dir: Path) -> tuple[list[StoredRun], list[str]]:
-    """Every run below `results_dir`, and for each that the machine does not give what `read_run` says of it.
+    """Every run below `results_dir`, and for each folder that the machine does not give the reason.
 
     Raises:
         ConfigError: as `run_folders`.
     """
+    found = run_folders(results_dir)
     runs: list[StoredRun] = []
-    unreadable: list[str] = []
-    for folder in run_folders(results_dir):
-        try:
+    for folder in found.runs:
+        with found.noting(folder):
             runs.append(read_run(folder))
-        except ConfigError as exc:
-            unreadable.append(f"{_run_name(folder)}: {exc}")
-    return runs, unreadable
+    unreadable = sorted(found.unreadable.items())
+    return runs, [f"{folder.relative_to(results_dir)}: {reason}" for folder, reason in unreadable]
 
 
 def _state(folder: Path, summary: RunSummary, *, ended: bool) -> str:
@@ -147,17 +180,17 @@ def _state(folder: Path, summary: RunSummary, *, ended: bool) -> str:
 def _is_live(folder: Path) -> bool:
     # Not by trying the lock: holding it for a moment could refuse a run that starts just then.
     try:
-        owner = json.loads((folder / LOCK).read_bytes())
+        owner = read_json_object(folder / LOCK)
         return bool(owner["host"] == this_host() and process_alive(owner["process"]))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return False
 
 
 def _stored_summary(folder: Path) -> RunSummary | None:
     try:
-        data = json.loads((folder / SUMMARY).read_bytes())
+        data = read_json_object(folder / SUMMARY)
         return RunSummary.model_validate(without_unknown(RunSummary, data))
-    except (OSError, ValueError):
+    except ValueError:
         return None
 
 
@@ -233,7 +266,7 @@ def find_task(folder: Path, task_id: str) -> TaskFile:
         ConfigError: it is not stored (its nearest is named), or its file cannot be read.
     """
     path = task_path(folder, task_id)
-    if not path.is_file():
+    if not is_file(path):
         known = [file.task_id for file in read_tasks(folder).tasks]
         hint = did_you_mean(task_id, known, otherwise=f"{len(known)} tasks are stored: see results show RUN")
         raise ConfigError(f"no task {task_id!r} in run {_run_name(folder)}", hint=hint)

@@ -11,7 +11,7 @@ from ...domain.attempt import AttemptKey, AttemptRecord, is_whole
 from ...domain.errors import ConfigError
 from ...domain.run import GRADED
 from ...domain.task import Submission
-from .durable import write_atomic
+from .durable import UnreachableResult, UnreadableResult, is_file, read_stored, write_atomic
 from .layout import logs_path
 from .reading import StoredRun, StoredTasks, read_tasks
 
@@ -90,14 +90,18 @@ def export_logs(run: StoredRun, attempt: int, target: Path) -> Exported:
     _make_room(root, model, {file.task_id for file in stored.tasks})
     for key, record in _attempts(stored, attempt):
         logs = logs_path(run.folder, key)
-        present = [name for name in LOG_FILES if (logs / name).is_file()]
+        try:
+            present = {name: read_stored(logs / name) for name in LOG_FILES if is_file(logs / name)}
+        except UnreachableResult as exc:
+            left_out[key.task_id] = f"its logs cannot be read: {exc}"
+            continue
         if record.status not in GRADED or "run_instance.log" not in present:
             left_out[key.task_id] = record.error or "its patch is empty"
             continue
         folder = root / model / key.task_id
         folder.mkdir(parents=True, exist_ok=True)
-        for name in present:
-            shutil.copyfile(logs / name, folder / name)
+        for name, data in present.items():
+            (folder / name).write_bytes(data)
         written += 1
     if written and model != _GOLD:
         (root / _GOLD).symlink_to(model, target_is_directory=True)
@@ -153,6 +157,8 @@ def _submission(folder: Path, key: AttemptKey, record: AttemptRecord) -> bytes |
     if record.submission_sha256 is None:
         return None
     try:
-        return (logs_path(folder, key) / "submission").read_bytes()
-    except OSError:
+        return read_stored(logs_path(folder, key) / "submission")
+    except UnreadableResult:
         return None
+    except UnreachableResult as exc:
+        raise _NoPrediction(f"its submission cannot be read: {exc}") from exc

@@ -7,6 +7,7 @@ from pydantic import JsonValue
 
 from ...domain.attempt import AttemptKey, AttemptRecord, Failure
 from ...domain.run import GRADED
+from .durable import is_file, is_folder, reading_begins
 from .layout import logs_path
 from .reading import PARTIAL, StoredRun, StoredTasks
 from .report import Row, aligned, cost, cut, moment, percent, render_table, seconds, tokens
@@ -88,8 +89,13 @@ def _verdict(record: AttemptRecord) -> str:
     return "correct" if record.correct else "incorrect"
 
 
+@reading_begins()
 def task_page(run: StoredRun, file: TaskFile) -> str:
-    """Everything about the attempts of one task."""
+    """Everything about the attempts of one task.
+
+    Raises:
+        ConfigError: whether there are logs or steps of them cannot be told now.
+    """
     head = aligned([Row("Run", run.name), Row("Task", file.task_id), Row("Category", file.category or "-")])
     attempts = [aligned(list(_attempt_rows(run.folder, key, record))) for key, record in file.records.items()]
     broken = [f"Attempt {number} cannot be read: {reason}" for number, reason in file.broken.items()]
@@ -121,9 +127,9 @@ def _attempt_rows(folder: Path, key: AttemptKey, record: AttemptRecord) -> Itera
 
 
 def _path_rows(folder: Path, key: AttemptKey, record: AttemptRecord) -> Iterator[Row]:
-    if record.trajectory and (folder / record.trajectory).is_file():
+    if record.trajectory and is_file(folder / record.trajectory):
         yield Row("Trajectory", str(folder / record.trajectory))
-    if logs_path(folder, key).is_dir():
+    if is_folder(logs_path(folder, key)):
         yield Row("Logs", str(logs_path(folder, key)))
     yield Row("Started, ended", f"{moment(record.started_at)}, {moment(record.ended_at)}")
 
