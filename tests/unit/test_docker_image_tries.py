@@ -16,7 +16,7 @@ from agentcompass.adapters.environments.docker.engine import DockerEngine
 from agentcompass.adapters.environments.docker.environment import DockerEnvironment, DockerParameters
 from agentcompass.adapters.environments.docker.images import DockerImages, ImagePolicy
 from agentcompass.adapters.support.stage_clock import stage_clock
-from agentcompass.domain.errors import SandboxBusy, SandboxStartFailed
+from agentcompass.domain.errors import SandboxBusy, SandboxFailed, SandboxStartFailed
 from agentcompass.domain.sandbox import ImageBuild, SandboxSpec
 from agentcompass.testing.environment import an_owner
 from docker_fakes import CORES, FakeEngine, Request
@@ -91,6 +91,19 @@ async def test_a_pull_over_its_limit_may_be_tried_again(fake: FakeEngine, engine
 def build(tmp_path: Path) -> SandboxSpec:
     (tmp_path / "Dockerfile").write_text("FROM scratch\n")
     return SandboxSpec(build=ImageBuild(context=tmp_path))
+
+
+async def test_a_build_context_that_is_not_read_in_time_names_the_limit(
+    engine: DockerEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    over = threading.Event()
+    monkeypatch.setattr(images_module, "read_context", lambda *_: over.wait(10))
+    hasty = ImageBuild(context=tmp_path, timeout_s=0.1)
+    with pytest.raises(SandboxFailed, match=r"not read within build\.timeout_s of 0\.1 s") as caught:
+        await _images(engine).have(SandboxSpec(build=hasty))
+    over.set()
+
+    assert caught.value.hint == "raise build.timeout_s"
 
 
 def failed() -> AbstractContextManager[Any]:

@@ -12,7 +12,7 @@ import structlog
 from docker import APIClient
 from docker.errors import APIError, ImageNotFound
 
-from ....domain.errors import AgentCompassError, SandboxBusy, SandboxStartFailed
+from ....domain.errors import AgentCompassError, SandboxBusy, SandboxFailed, SandboxStartFailed
 from ....domain.sandbox import ImageBuild, SandboxSpec
 from ...support.cleanup import exception_seen
 from ...support.retrying import retrying
@@ -148,12 +148,7 @@ class DockerImages:
         return pulled
 
     async def _find_or_build(self, build: ImageBuild, platform: str | None) -> DockerImage:
-        try:
-            async with asyncio.timeout(build.timeout_s):
-                context = await asyncio.to_thread(read_context, build, platform)
-        except OSError as exc:
-            message = f"build context {str(build.context)!r} cannot be read: {explanation(exc)}"
-            raise SandboxStartFailed(message) from exc
+        context = await _read_patiently(build, platform)
         found = await self._inspect(context.tag)
         if found is None:
             await self._build(context, platform)
@@ -314,6 +309,19 @@ class _Following:
     def tail(self) -> str:
         """The end of a build's log, on lines of its own."""
         return "".join(f"\n  {line}" for line in self._log)
+
+
+async def _read_patiently(build: ImageBuild, platform: str | None) -> BuildContext:
+    name = f"build context {str(build.context)!r}"
+    try:
+        async with asyncio.timeout(build.timeout_s):
+            try:
+                return await asyncio.to_thread(read_context, build, platform)
+            except OSError as exc:
+                raise SandboxStartFailed(f"{name} cannot be read: {explanation(exc)}") from exc
+    except TimeoutError as exc:
+        message = f"{name}: not read within build.timeout_s of {build.timeout_s:g} s"
+        raise SandboxFailed(message, hint="raise build.timeout_s") from exc
 
 
 def _inspect_image(client: APIClient, name: str) -> dict[str, Any] | None:
