@@ -11,7 +11,7 @@ from ..domain.errors import AgentCompassError, ConfigError
 from ..domain.ports import Environment
 from ..domain.sandbox import Check, SweepSelector, SweptSandbox
 from .catalog import Catalog, Kind
-from .preflight import refuse_unreachable
+from .preflight import refuse_unready
 from .settings import Flags, load_environment
 from .sweep import bounded_sweep
 
@@ -67,7 +67,7 @@ async def _swept(environments: Sequence[Environment], selector: SweepSelector, *
     unreached: list[str] = []
     for environment in environments:
         try:
-            await refuse_unreachable(environment)
+            await refuse_unready(environment, to_start=False)
             stopped += await bounded_sweep(environment, selector)
         except AgentCompassError as exc:
             failure = exc if isinstance(exc, ConfigError) else _named(environment, exc)
@@ -80,4 +80,6 @@ async def _swept(environments: Sequence[Environment], selector: SweepSelector, *
 
 
 def _named(environment: Environment, error: AgentCompassError) -> ConfigError:
-    return ConfigError(f"environment {environment.name!r}: {error.message}", hint=error.hint)
+    # What an environment advises where it is busy is said to a run, and no run is under way.
+    hint = "give the same command again" if error.retryable else error.hint
+    return ConfigError(f"environment {environment.name!r}: {error.message}", hint=hint)

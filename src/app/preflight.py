@@ -1,7 +1,6 @@
 """Before anything is asked of an environment: does it answer, and can sandboxes start at all?"""
 
 import asyncio
-from collections.abc import Sequence
 
 from ..domain.errors import ConfigError
 from ..domain.ports import Environment
@@ -10,29 +9,15 @@ from ..domain.sandbox import Check
 CHECK_LIMIT_S = 30.0
 
 
-async def refuse_unready(environment: Environment) -> None:
-    """Ask `environment` once.
-
-    Raises:
-        ConfigError: what every attempt would fail of.
-    """
-    _refuse_first_fault(environment, await _checks(environment))
-
-
-async def refuse_unreachable(environment: Environment) -> None:
-    """Ask `environment` once; where all is wrong with it, nobody is there, and asking for more might hang.
+async def refuse_unready(environment: Environment, *, to_start: bool = True) -> None:
+    """Ask `environment` once; what only sandboxes that start need is needed only `to_start` some.
 
     Raises:
         ConfigError: what is wrong first.
     """
-    checks = await _checks(environment)
-    if not any(check.ok for check in checks):
-        _refuse_first_fault(environment, checks)
-
-
-def _refuse_first_fault(environment: Environment, checks: Sequence[Check]) -> None:
-    for check in checks:
-        if not (check.ok or check.is_advice):
+    for check in await _checks(environment):
+        is_needed = not check.is_advice and (to_start or not check.only_starting)
+        if is_needed and not check.ok:
             message = f"environment {environment.name!r} is not ready: {check.name}: {check.detail}"
             raise ConfigError(message, hint=check.hint or f"see agentcompass doctor {environment.name}")
 

@@ -181,6 +181,8 @@ class Check(Value):
     """The next step when not ok."""
     is_advice: bool = False
     """Sandboxes start all the same when it is not ok; any other check that is not ok refuses a run."""
+    only_starting: bool = False
+    """Says nothing of sandboxes that are there: `cleanup` goes on when it is not ok, as it does with advice."""
 
 
 class SweepSelector(Value):

@@ -8,6 +8,9 @@ import pytest
 from agentcompass.adapters.environments.docker.endpoint import Endpoint, resolve_endpoint
 from agentcompass.adapters.environments.docker.environment import DockerEnvironment, DockerParameters
 from agentcompass.domain.errors import ConfigError
+from docker_fakes import CORES, FakeEngine
+
+pytest_plugins = ("docker_fixtures",)
 
 DEFAULT = "unix:///var/run/docker.sock"
 
@@ -135,3 +138,11 @@ async def test_the_check_tells_of_missing_key_files(monkeypatch: pytest.MonkeyPa
 
     assert [(check.name, check.ok) for check in checks] == [("engine", False)]
     assert "DOCKER_CERT_PATH" in checks[0].hint
+
+
+async def test_more_cores_than_the_engine_has_matter_only_to_what_starts(fake: FakeEngine) -> None:
+    fake.on("GET /containers/json", lambda request: request.say([]))
+    checks = await DockerEnvironment(DockerParameters(host=fake.url, cpu=CORES + 1)).check()
+    wrong = [check for check in checks if not (check.ok or check.is_advice)]
+
+    assert [(check.name, check.only_starting) for check in wrong] == [("platform", True)]

@@ -1,11 +1,13 @@
 """The environment `host_process`: the contract suite, and what is its own."""
 
 import asyncio
+import errno
 import itertools
 import os
 import resource
 import shutil
 import sys
+import tempfile
 import textwrap
 import threading
 import time
@@ -244,7 +246,20 @@ async def test_a_folder_that_cannot_be_made_fails_the_start(tmp_path: Path) -> N
         async with environment.open(SandboxSpec(), an_owner()):
             pass
 
-    assert [check.name for check in checks if not check.ok] == ["folder"]
+    assert [(check.name, check.only_starting) for check in checks if not check.ok] == [("folder", False)]
+
+
+async def test_a_full_disk_and_a_missing_shell_matter_only_to_what_starts(
+    environment: HostProcessEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(**_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", full)
+    monkeypatch.setenv("PATH", "")
+    wrong = [check for check in await environment.check() if not check.ok]
+
+    assert [(check.name, check.only_starting) for check in wrong] == [("folder", True), ("shell", True)]
 
 
 async def test_the_end_of_the_lifetime_is_named(environment: HostProcessEnvironment) -> None:

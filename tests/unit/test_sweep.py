@@ -33,7 +33,7 @@ class Unreachable(FakeEnvironment):
     """Cannot be asked."""
 
     async def sweep(self, selector: SweepSelector) -> list[SweptSandbox]:
-        raise SandboxBusy("no answer")
+        raise SandboxBusy("no answer", hint="the same command resumes the run")
 
 
 class Hanging(FakeEnvironment):
@@ -74,7 +74,7 @@ class TooSmall(Placed):
     async def check(self) -> list[Check]:
         return [
             Check(name="engine", ok=True, detail="there"),
-            Check(name="platform", ok=False, detail="2 cores; cpu=64 is wanted"),
+            Check(name="platform", ok=False, detail="2 cores; cpu=64 is wanted", only_starting=True),
         ]
 
 
@@ -84,7 +84,10 @@ class Broken(Placed):
     name: ClassVar[str] = "broken"
 
     async def check(self) -> list[Check]:
-        return [Check(name="engine", ok=False, detail="no answer", hint="start it")]
+        return [
+            Check(name="credentials", ok=True, detail="of a file"),
+            Check(name="engine", ok=False, detail="no answer", hint="start it"),
+        ]
 
 
 def cleanup(*words: str) -> tuple[object, str]:
@@ -160,7 +163,7 @@ def test_cleanup_of_all_tells_what_it_passed_over(monkeypatch: pytest.MonkeyPatc
 def test_cleanup_of_an_environment_that_fails_to_be_swept_is_an_error() -> None:
     code, said = cleanup("--env", f"{__name__}:Unreachable")
 
-    assert (code, said) == (2, "error: environment 'fake': no answer\n")
+    assert (code, said) == (2, "error: environment 'fake': no answer (give the same command again)\n")
 
 
 async def test_a_sweep_that_hangs_is_told_as_one(monkeypatch: pytest.MonkeyPatch) -> None:

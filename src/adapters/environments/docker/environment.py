@@ -259,6 +259,7 @@ def _checks(endpoint: Endpoint, wanted_cores: float | None) -> list[Check]:
             ok=not too_many,
             detail=f"{platform}; cpu={wanted_cores:g} is wanted" if too_many else platform,
             hint="lower environments.docker.cpu" if too_many else "",
+            only_starting=True,
         ),
         _disk(Path(str(info.get("DockerRootDir") or "/")), local=endpoint.socket is not None),
         Check(

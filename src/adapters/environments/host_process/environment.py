@@ -90,7 +90,13 @@ class HostProcessEnvironment:
         reach = "by session, descent, mark and folder" if can_see_processes() else "process groups only (no /proc)"
         return [
             _folder_check(self._base()),
-            Check(name="shell", ok=found is not None, detail=found or "no bash, no sh", hint="put a shell into PATH"),
+            Check(
+                name="shell",
+                ok=found is not None,
+                detail=found or "no bash, no sh",
+                hint="put a shell into PATH",
+                only_starting=True,
+            ),
             Check(name="processes", ok=True, detail=f"kills {reach}"),
             Check(name="isolation", ok=True, detail=f"none: commands run on this machine as {user_name()!r}"),
         ]
@@ -175,10 +181,12 @@ def _remove_if_old(folder: SandboxFolder) -> None:
 
 
 def _folder_check(base: Path) -> Check:
+    is_ours = False
     try:
         make_private(base)
+        is_ours = True
         with tempfile.TemporaryFile(dir=base):
             return Check(name="folder", ok=True, detail=str(base))
     except OSError as exc:
         hint = "set environments.host_process.root_folder to a folder that you may write to"
-        return Check(name="folder", ok=False, detail=f"{base}: {exc}", hint=hint)
+        return Check(name="folder", ok=False, detail=f"{base}: {exc}", hint=hint, only_starting=is_ours)

@@ -10,6 +10,8 @@ from .connection import ModalConnection
 from .errors import FAILURES, explanation
 
 _LIMIT_S = 6.0
+_OUT_OF_REACH = "is the network up, and MODAL_SERVER_URL right?"
+_ASK_MODAL = "`modal token info` tells more"
 
 
 async def account_checks(connection: ModalConnection) -> list[Check]:
@@ -28,12 +30,12 @@ async def account_checks(connection: ModalConnection) -> list[Check]:
         checks.append(_refused(connection, explanation(exc)))
     except TimeoutError:
         detail = f"no answer from {connection.server_url!r} within {_LIMIT_S:g} s"
-        checks.append(Check(name=begun, ok=False, detail=detail, hint="is the network up, and MODAL_SERVER_URL right?"))
+        checks.append(Check(name=begun, ok=False, detail=detail, hint=_OUT_OF_REACH))
     except AgentCompassError as exc:
-        hint = exc.hint or "is the network up, and MODAL_SERVER_URL right?"
+        hint = _OUT_OF_REACH if exc.retryable else exc.hint or _ASK_MODAL
         checks.append(Check(name=begun, ok=False, detail=exc.message, hint=hint))
     except FAILURES as exc:
-        checks.append(Check(name=begun, ok=False, detail=explanation(exc), hint="`modal token info` tells more"))
+        checks.append(Check(name=begun, ok=False, detail=explanation(exc), hint=_ASK_MODAL))
     return checks
 
 

@@ -73,9 +73,7 @@ class ModalConnection:
         """Let the client go; the next call connects anew."""
         client, self._client, self._app = self._client, None, None
         if client is not None:
-            with suppress(*FAILURES):
-                async with asyncio.timeout(_CLOSE_LIMIT_S):
-                    await client.close.aio()
+            await _close(client)
 
     async def _opened_client(self) -> modal.Client:
         if self._client is None:
@@ -87,13 +85,24 @@ class ModalConnection:
         # Client.from_credentials would refuse a user's file with several profiles, though none of them is used.
         pair = (self.credentials.token_id, self.credentials.token_secret)
         client = modal.Client(self.server_url, api_pb2.CLIENT_TYPE_CLIENT, pair)
-        await client.__aenter__()  # type: ignore[no-untyped-call]  # the SDK's stubs leave it out
+        try:
+            await client.__aenter__()  # type: ignore[no-untyped-call]  # the SDK's stubs leave it out
+        except BaseException:
+            # The SDK goes on connecting for nobody, and would complain that nobody heard of the failure.
+            await _close(client)
+            raise
         return client
 
     async def _lookup(self, client: modal.Client, *, create: bool) -> modal.App:
         return await modal.App.lookup.aio(
             self.app_name, client=client, environment_name=self.environment_name, create_if_missing=create
         )
+
+
+async def _close(client: modal.Client) -> None:
+    with suppress(*FAILURES):
+        async with asyncio.timeout(_CLOSE_LIMIT_S):
+            await client.close.aio()
 
 
 async def called(call: Callable[[], Awaitable[T]], doing: str, limit_s: float = _CALL_LIMIT_S) -> T:
