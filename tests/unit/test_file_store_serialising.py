@@ -1,7 +1,9 @@
 """Whatever a value holds, it is written as strict JSON, and what JSON can hold loads as it was."""
 
+import errno
 import json
 import math
+import os
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,6 +23,7 @@ from agentcompass.testing.result_store import graded
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
+from structlog.testing import capture_logs
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 json_values = st.recursive(scalars, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20)
@@ -166,7 +169,6 @@ def test_a_damaged_record_loads_or_is_unreadable_and_never_changes_its_score(
 
 @given(st.lists(st.sampled_from([b"secret-one", b"other-secret", b"sec", b"-one", b"x", b"\xff\n"])), st.integers(1, 9))
 def test_no_secret_survives_in_log_files_wherever_the_chunks_end(pieces: list[bytes], chunk_bytes: int) -> None:
-
     redactor = Redactor(["secret-one", "other-secret"])
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "log")
@@ -184,3 +186,22 @@ def test_files_without_a_secret_are_not_touched(tmp_path: Path) -> None:
 
     assert (tmp_path / "log").stat().st_mtime_ns == before.st_mtime_ns
     assert (tmp_path / "link").is_symlink()
+
+
+def test_a_folder_of_logs_that_cannot_be_listed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir()
+    (tmp_path / "log").write_text("secret-one")
+    scan = os.scandir
+
+    def refusing(path: str) -> object:
+        if Path(path) == closed:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    with capture_logs() as events:
+        mask_secrets(tmp_path, Redactor(["secret-one"]))
+
+    assert [(event["event"], event["path"]) for event in events] == [("log.unmasked", str(closed))]
+    assert "secret-one" not in (tmp_path / "log").read_text()

@@ -3,7 +3,7 @@
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import structlog
@@ -14,9 +14,12 @@ log = structlog.get_logger()
 _CHUNK_BYTES = 4 * 1024 * 1024
 
 
-def regular_files(folder: Path) -> Iterator[Path]:
-    """Every regular file below `folder`, in order; links are neither followed nor listed."""
-    for parent, folders, names in os.walk(folder):
+def regular_files(folder: Path, unlisted: Callable[[OSError], None] | None = None) -> Iterator[Path]:
+    """Every regular file below `folder`, in order; links are neither followed nor listed.
+
+    `unlisted` is told of each folder that cannot be listed.
+    """
+    for parent, folders, names in os.walk(folder, onerror=unlisted):
         folders.sort()
         for name in sorted(names):
             path = Path(parent, name)
@@ -27,14 +30,20 @@ def regular_files(folder: Path) -> Iterator[Path]:
 def mask_secrets(folder: Path, redactor: Redactor, *, chunk_bytes: int = _CHUNK_BYTES) -> None:
     """Rewrite the files below `folder` that hold a secret; all others keep their bytes.
 
-    Memory does not grow with a file's size. A file that cannot be rewritten is the event `log.unmasked`.
+    Memory does not grow with a file's size. A file that cannot be rewritten, and a folder that cannot be listed, is the
+    event `log.unmasked`.
     """
-    for path in regular_files(folder):
+    for path in regular_files(folder, unlisted=lambda exc: _tell_unmasked(exc.filename, exc)):
         try:
             if any(changed for _, changed in _masked_chunks(path, redactor, chunk_bytes)):
                 _rewrite(path, redactor, chunk_bytes)
         except OSError as exc:
-            log.error("log.unmasked", path=str(path), error=str(exc))
+            _tell_unmasked(path, exc)
+
+
+def _tell_unmasked(path: Path | str, error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):  # what is gone holds no secret
+        log.error("log.unmasked", path=str(path), error=str(error))
 
 
 def _masked_chunks(path: Path, redactor: Redactor, chunk_bytes: int) -> Iterator[tuple[bytes, bool]]:
