@@ -58,6 +58,7 @@ def regrade_settings(
         "benchmark_params": {**_benchmark_params(request), **_data_params(run, adapter)},
         "environment_params": {} if environment else _mapping(request, "environment_params"),
         "harness_params": {"run": str(folder)},
+        "enabled_recipes": request.get("enabled_recipes"),
         "run_name": folder.parent.name,
         "run_id": f"{folder.name}-regrade",
     }
@@ -113,4 +114,10 @@ def _benchmark_params(request: Mapping[str, Any]) -> dict[str, Any]:
 
 def _mapping(document: Mapping[str, Any], name: str) -> dict[str, Any]:
     value = document.get(name)
-    return {key: item for key, item in value.items() if MASK not in str(item)} if isinstance(value, dict) else {}
+    return _unmasked(value) if isinstance(value, dict) else {}
+
+
+def _unmasked(values: Mapping[str, Any]) -> dict[str, Any]:
+    """`values` without what was masked, at any depth, since layers merge key by key; a list is one value."""
+    below = {key: _unmasked(item) if isinstance(item, dict) else item for key, item in values.items()}
+    return {key: item for key, item in below.items() if MASK not in f"{key} {item}"}

@@ -37,11 +37,11 @@ def settled(run: StoredRun, **flags: Any) -> Any:
     return regrade_settings(run, None, [], Flags(**flags), {})
 
 
-async def recorded(results_dir: Path, dataset: dict[str, Any], **params: Any) -> StoredRun:
-    """A run of SWE-bench Verified that has recorded `dataset`."""
-    request = {"benchmark": "swebench_verified", "environment": "docker", "benchmark_params": params}
+async def recorded(results_dir: Path, dataset: dict[str, Any], **asked: Any) -> StoredRun:
+    """A run of SWE-bench Verified that has recorded `dataset`, and `asked` in its request."""
+    request = {"benchmark": "swebench_verified", "environment": "docker", "model": {"name": "m"}, **asked}
     store = FileResultStore(results_dir, Redactor())
-    list(await store.open(run_info(request={**request, "model": {"name": "m"}}, dataset=dataset)))
+    list(await store.open(run_info(request=request, dataset=dataset)))
     folder = store.folder
     await store.close()
     return read_run(folder)
@@ -93,7 +93,7 @@ def test_a_run_that_does_not_tell_its_data_is_refused(swebench_run: Path) -> Non
 
 async def test_data_of_the_hub_are_taken_at_the_recorded_commit(tmp_path: Path) -> None:
     dataset = {"dataset": "org/name", "split": "dev", "revision": COMMIT, "sha256": "0" * 64, "swebench": "5"}
-    run = await recorded(tmp_path, dataset, revision="main", eval_timeout_s=60.0)
+    run = await recorded(tmp_path, dataset, benchmark_params={"revision": "main", "eval_timeout_s": 60.0})
     params = settled(run).request().benchmark_params
 
     assert {name: params[name] for name in ("dataset", "split", "revision", "eval_timeout_s")} == {
@@ -111,6 +111,26 @@ async def test_the_new_run_is_named_after_the_old_and_flags_go_over_it(tmp_path:
     assert (usual.request().run_name, usual.request().run_id) == ("name", "id-regrade")
     assert asked.request().run_id == "mine"
     assert asked.data_dir == tmp_path / "cache"
+
+
+@pytest.mark.parametrize("recipes", [[], ["swebench"], ["my_pkg:OurImages"], None])
+async def test_the_recipes_are_those_of_the_run(tmp_path: Path, recipes: list[str] | None) -> None:
+    asked = settled(await recorded(tmp_path, {}, enabled_recipes=recipes)).request().enabled_recipes
+
+    assert asked == (None if recipes is None else tuple(recipes))
+
+
+async def test_only_what_was_masked_comes_from_the_usual_layers(tmp_path: Path) -> None:
+    variables = {"HTTP_PROXY": "http://proxy:1", "HF_TOKEN": "***", "LANG": "C"}
+    environment_params = {"image": "a:1", "volumes": ["a:/a", "***:/b"], "env_variables": variables}
+    run = await recorded(tmp_path, {}, environment_params=environment_params)
+    usual = tmp_path / "usual.yaml"
+    usual.write_text("environments: {docker: {env_variables: {HF_TOKEN: from-the-file}}}")
+    asked = regrade_settings(run, None, [usual], Flags(), {}).request().environment_params
+
+    assert asked["env_variables"] == {**variables, "HF_TOKEN": "from-the-file"}
+    assert asked["image"] == "a:1"
+    assert "volumes" not in asked
 
 
 def test_a_fake_run_is_regraded_from_the_command_line(tmp_path: Path) -> None:
