@@ -1,6 +1,7 @@
 """Runs kept as files: what lies where, and what a crash, a full disk or a damaged file costs."""
 
 import asyncio
+import errno
 import json
 import os
 import resource
@@ -292,6 +293,29 @@ async def test_a_step_that_does_not_fit_leaves_no_torn_line(tmp_path: Path) -> N
     await opened_store.close()
 
     assert [json.loads(line)["step_id"] for line in path.read_text().splitlines()] == [1, 3]
+
+
+async def test_logs_that_can_be_listed_and_not_searched_cost_no_attempt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened_store, _ = await opened(tmp_path)
+    unsearchable = opened_store.begin_attempt(KEY) / "sub"
+    unsearchable.mkdir()
+    (unsearchable / "x.log").write_text("x")
+    real = os.stat
+
+    def refusing(path: Any, **options: Any) -> os.stat_result:
+        if unsearchable.name in Path(path).parent.parts:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return real(path, **options)
+
+    monkeypatch.setattr(os, "stat", refusing)
+    with capture_logs() as events:
+        await opened_store.save_attempt(KEY, "", graded(artifacts=()))
+    await opened_store.close()
+
+    assert [(event["event"], event["path"]) for event in events] == [("log.unmasked", str(unsearchable / "x.log"))]
+    assert (await found_again(tmp_path))[KEY].artifacts == ()
 
 
 async def test_earlier_tries_are_kept_beside_the_new_one(tmp_path: Path) -> None:

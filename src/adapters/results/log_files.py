@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import stat
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,21 +18,27 @@ _CHUNK_BYTES = 4 * 1024 * 1024
 def regular_files(folder: Path, unlisted: Callable[[OSError], None] | None = None) -> Iterator[Path]:
     """Every regular file below `folder`, in order; links are neither followed nor listed.
 
-    `unlisted` is told of each folder that cannot be listed.
+    `unlisted` is told of each folder that cannot be listed, and of each entry of one that cannot be searched.
     """
     for parent, folders, names in os.walk(folder, onerror=unlisted):
         folders.sort()
         for name in sorted(names):
             path = Path(parent, name)
-            if path.is_file() and not path.is_symlink():
+            try:
+                is_regular = stat.S_ISREG(path.lstat().st_mode)
+            except OSError as exc:
+                if unlisted is not None:
+                    unlisted(exc)
+                continue
+            if is_regular:
                 yield path
 
 
 def mask_secrets(folder: Path, redactor: Redactor, *, chunk_bytes: int = _CHUNK_BYTES) -> None:
     """Rewrite the files below `folder` that hold a secret; all others keep their bytes.
 
-    Memory does not grow with a file's size. A file that cannot be rewritten, and a folder that cannot be listed, is the
-    event `log.unmasked`.
+    Memory does not grow with a file's size. A file that cannot be rewritten or reached, and a folder that cannot be
+    listed, is the event `log.unmasked`.
     """
     for path in regular_files(folder, unlisted=lambda exc: _tell_unmasked(exc.filename, exc)):
         try:
