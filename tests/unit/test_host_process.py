@@ -119,6 +119,12 @@ async def test_dots_do_not_lead_out_of_the_root(sandbox: HostSandbox, base: Path
     assert os.path.lexists(base / sandbox.id / "root" / "outside")
 
 
+async def test_in_a_working_directory_that_cannot_be_nothing_runs(sandbox: HostSandbox) -> None:
+    result = await sandbox.exec(sh("echo ran", cwd=APP / ("long" * 100)))
+
+    assert (result.exit_code, result.stdout) == (1, "")
+
+
 async def test_files_behind_a_link_that_leads_out_are_refused(sandbox: HostSandbox, tmp_path: Path) -> None:
     secret = _text_file(tmp_path / "secret")
     await sandbox.exec(sh(f"ln -s {tmp_path}/secret secret; ln -s {tmp_path} folder"))

@@ -153,15 +153,21 @@ class CommandContract(ContractSetting):
 
         assert (by_script.stdout, by_argv.stdout, relative.stdout) == ("here", "here", "here")
 
-    @pytest.mark.parametrize("made", ["", "ln -s /nowhere/else missing", "touch missing"])
-    async def test_without_its_cwd_a_command_does_not_run(self, sandbox: Sandbox, spec: SandboxSpec, made: str) -> None:
+    @pytest.mark.parametrize("cwd", ["missing", "missing/deep"])
+    @pytest.mark.parametrize(
+        "made", ["", "ln -s /nowhere/else missing", "touch missing", "mkdir -p missing/deep; chmod 000 missing"]
+    )
+    async def test_without_its_cwd_a_command_does_not_run(
+        self, sandbox: Sandbox, spec: SandboxSpec, made: str, cwd: str
+    ) -> None:
         await sandbox.exec(sh(made))
-        by_script = await sandbox.exec(sh("echo ran", cwd=root_of(spec) / "missing"))
-        by_argv = await sandbox.exec(argv("echo", "ran", cwd=root_of(spec) / "missing"))
+        opens = (await sandbox.exec(sh(f"cd {cwd}"))).ok  # as a closed folder does to root
+        by_script = await sandbox.exec(sh("echo ran", cwd=root_of(spec) / cwd))
+        by_argv = await sandbox.exec(argv("echo", "ran", cwd=root_of(spec) / cwd))
+        outcome = (0, "ran\n") if opens else (1, "")
 
-        assert (by_script.exit_code, by_argv.exit_code) == (1, 1)
-        assert by_script.stdout + by_argv.stdout == ""
-        assert "missing" in by_script.stderr
+        assert [(result.exit_code, result.stdout) for result in (by_script, by_argv)] == [outcome, outcome]
+        assert opens or "missing" in by_script.stderr
 
     async def test_env_reaches_the_command_byte_for_byte(self, sandbox: Sandbox) -> None:
         env = {"A": "two\nlines", "B": "'\"$HOME`id`\\", "C": "a=b", "D": "", "E": "漢 é"}

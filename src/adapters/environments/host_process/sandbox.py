@@ -117,8 +117,8 @@ class HostSandbox:
             cwd = self._folder.host_path(wanted, follow=True)
         except SandboxFailed as exc:  # an agent may have made it a link
             return failed(1, f"cd: {exc}", started)
-        if not cwd.is_dir():
-            return failed(1, f"cd: {str(wanted)!r}: no such directory", started)
+        if not os.access(os.path.join(cwd, "."), os.X_OK):
+            return failed(1, f"cd: {str(wanted)!r}: no such directory, or a closed one", started)
         token = secrets.token_hex(8)
         variables = self._environment(command, token)
         program = await self._blocking(words, command, variables, self._folder.path, stack)
