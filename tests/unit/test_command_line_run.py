@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from agentcompass.domain.sandbox import Check
+from agentcompass.domain.sandbox import Check, SweepSelector, SweptSandbox
 from agentcompass.testing.fakes import FakeEnvironment
 from command_line import command
 
@@ -173,3 +173,20 @@ def test_cleanup_counts_what_it_stopped() -> None:
 
     assert code == 0
     assert out == "0 stopped, 0 could not be stopped\n"
+
+
+class Sticky(FakeEnvironment):
+    """Cannot stop what a dead run left, and says so at length."""
+
+    async def sweep(self, selector: SweepSelector) -> list[SweptSandbox]:
+        return [SweptSandbox(environment="sticky", id="c0ffee", run_id="1", task_id="a", error="it said:\nno\x1b[2J")]
+
+
+def test_cleanup_keeps_a_sandbox_to_its_line() -> None:
+    code, out, _ = command("cleanup", "--env", f"{__name__}:Sticky")
+
+    assert code == 1
+    assert out.splitlines() == [
+        "sticky: c0ffee (run 1, task a): NOT stopped: it said: no\\x1b[2J",
+        "0 stopped, 1 could not be stopped",
+    ]

@@ -43,3 +43,19 @@ def test_an_environment_that_is_not_ready_fails_it() -> None:
 
     assert code == 1
     assert [line.partition(": ")[2] for line in out.splitlines()] == ["FAIL engine: no answer", "     -> start it"]
+
+
+class Talkative(FakeEnvironment):
+    """Not ready, and tells so at length."""
+
+    async def check(self) -> list[Check]:
+        return [Check(name="engine", ok=False, detail="it said:\nother: ok   engine: there\x1b[2J", hint="start\nit")]
+
+
+def test_a_verdict_keeps_to_its_line_whatever_an_engine_says() -> None:
+    _, out, _ = command("doctor", f"{__name__}:Talkative")
+
+    assert [line.partition(": ")[2] for line in out.splitlines()] == [
+        "FAIL engine: it said: other: ok engine: there\\x1b[2J",
+        "     -> start it",
+    ]

@@ -13,7 +13,7 @@ from agentcompass.domain.attempt import AttemptKey, AttemptRecord
 from agentcompass.domain.redaction import Redactor
 from agentcompass.domain.scoring import Tally
 from agentcompass.testing.result_store import ENDED, STARTED, graded, run_info, ungraded
-from command_line import command
+from command_line import Ended, command
 
 STARTED_SHOWN = ["2026-01-01", "00:00:00", "UTC"]
 REQUEST = {"benchmark": "bench", "harness": "oracle", "environment": "docker", "model": {"name": "gpt/x:1"}}
@@ -260,13 +260,65 @@ async def test_an_unknown_task_is_refused_naming_the_nearest(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(("attempt", "code"), [(1, 1), (2, 0)])
 async def test_an_export_names_what_it_leaves_out(tmp_path: Path, attempt: int, code: int) -> None:
-    await stored(tmp_path / "results", {"a": ungraded()})
+    await stored(tmp_path / "results", {"a": ungraded()}, tasks=1)
     place = ("--results-dir", tmp_path / "results", "--output", tmp_path / "preds.jsonl", "--attempt", attempt)
     ended, out, err = command("results", "export", "id", "--format", "swebench-predictions", *place)
 
     assert ended == code
     assert "0 instances written" in out
     assert ("left out a: it has no submission" in err) == bool(code)
+
+
+def exported(results_dir: Path, *more: object, output: object = "preds.jsonl") -> Ended:
+    place = ("--results-dir", results_dir, "--output", results_dir.parent / str(output), *more)
+    return command("results", "export", "id", "--format", "swebench-predictions", *place)
+
+
+async def test_an_export_of_a_part_of_a_run_tells_what_is_missing(tmp_path: Path) -> None:
+    await stored(tmp_path / "results", {"a": graded(), "b": graded()}, tasks=6)
+    code, _, err = exported(tmp_path / "results")
+    none_of_the_second = exported(tmp_path / "results", "--attempt", 2)
+
+    assert code == 1
+    assert "not whole: 4 selected attempts have no result yet\n" in err
+    assert none_of_the_second.code == 0
+
+
+async def test_an_export_of_a_run_that_goes_on_tells_so(tmp_path: Path) -> None:
+    store = FileResultStore(tmp_path / "results", Redactor())
+    list(await store.open(run_info(request=REQUEST, tasks=1)))
+    await store.save_attempt(AttemptKey(task_id="a", attempt=1), "", graded())
+    code, _, err = exported(tmp_path / "results")
+    await store.close()
+
+    assert code == 1
+    assert err.splitlines()[-1] == "not whole: the run is still going"
+
+
+async def test_an_export_of_a_run_that_does_not_tell_its_selection_is_not_told_as_whole(tmp_path: Path) -> None:
+    await stored(tmp_path / "results", {"a": graded()})
+    code, _, err = exported(tmp_path / "results")
+
+    assert code == 1
+    assert err.splitlines()[-1] == "not whole: how many attempts were selected is not known"
+
+
+async def test_what_an_export_leaves_out_is_a_line_each(tmp_path: Path) -> None:
+    await stored(tmp_path / "results", {"a\nb": ungraded(error="agent: it\nleft out c: died\x1b[2J")}, tasks=1)
+    _, _, err = exported(tmp_path / "results")
+
+    assert err == "left out a b: it has no submission: agent: it left out c: died\\x1b[2J\n"
+
+
+@pytest.mark.parametrize("output", ["folder", "file/x.jsonl"])
+async def test_an_export_to_where_no_file_can_be_is_refused_in_a_line(tmp_path: Path, output: str) -> None:
+    await stored(tmp_path / "results", {"a": graded()}, tasks=1)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("")
+    code, out, err = exported(tmp_path / "results", output=output)
+
+    assert (code, out) == (2, "")
+    assert re.fullmatch(r"error: '.*' cannot be written: (Is a directory|File exists) .*--output\)\n", err)
 
 
 async def test_reading_changes_nothing(tmp_path: Path) -> None:

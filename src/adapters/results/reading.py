@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ...domain.errors import ConfigError
+from ...domain.local_path import local_path
 from ...domain.naming import file_name
 from ...domain.run import RunSummary
 from ...domain.scoring import Tally
@@ -105,7 +106,7 @@ def find_run(results_dir: Path, wanted: str) -> Path:
     Raises:
         ConfigError: none is meant, or more than one; or what is meant cannot be read now.
     """
-    for folder in (Path(wanted).expanduser(), results_dir / wanted):
+    for folder in (local_path(wanted), results_dir / wanted):
         if is_run(folder):
             return folder
     found = run_folders(results_dir)

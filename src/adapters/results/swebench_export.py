@@ -1,6 +1,8 @@
 """A stored run in the forms that SWE-bench's own tools take: a file of predictions, and the grader's log folders."""
 
+import errno
 import json
+import os
 import shutil
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
@@ -13,7 +15,7 @@ from ...domain.run import GRADED
 from ...domain.task import Submission
 from .durable import UnreachableResult, UnreadableResult, is_file, read_stored, write_atomic
 from .layout import logs_path
-from .reading import StoredRun, StoredTasks, read_tasks
+from .reading import RUNNING, StoredRun, StoredTasks, read_tasks
 
 LOG_FILES = ("test_output.txt", "report.json", "run_instance.log", "patch.diff", "eval.sh")
 """What the grader keeps of an instance, and reads again."""
@@ -36,16 +38,22 @@ class Exported:
     written: int
     left_out: Mapping[str, str] = field(default_factory=dict)
     """Instance id -> reason; of a file that cannot be read, its name."""
+    unfinished: tuple[str, ...] = ()
+    """Why more instances may come of the run than were stored when it was read."""
 
 
 def export_run(run: StoredRun, form: ExportFormat, attempt: int, target: Path) -> Exported:
     """Write the attempts with that number, as `form` says.
 
     Raises:
-        ConfigError: what is at `target` would be mixed with this run.
+        ConfigError: what is at `target` would be mixed with this run, or nothing can be written there.
     """
     write = {ExportFormat.PREDICTIONS: export_predictions, ExportFormat.LOGS: export_logs}[form]
-    return write(run, attempt, target)
+    try:
+        return write(run, attempt, target)
+    except OSError as exc:
+        place = str(exc.filename or target)
+        raise ConfigError(f"{place!r} cannot be written: {exc.strerror}", hint="give another --output") from exc
 
 
 def export_predictions(run: StoredRun, attempt: int, target: Path) -> Exported:
@@ -54,6 +62,10 @@ def export_predictions(run: StoredRun, attempt: int, target: Path) -> Exported:
     Left out is what would not be the agent's whole work, byte for byte: where an error cut it short, where the stored
     bytes are not those recorded, and a patch that is not UTF-8, which has no place in JSON. A file that is there is
     replaced as a whole.
+
+    Raises:
+        IsADirectoryError: `target` is a folder.
+        OSError: the file cannot be written.
     """
     lines: list[str] = []
     stored = read_tasks(run.folder)
@@ -67,10 +79,12 @@ def export_predictions(run: StoredRun, attempt: int, target: Path) -> Exported:
         row = {"instance_id": key.task_id, "model_name_or_path": run.summary.model, "model_patch": patch}
         lines.append(json.dumps(row) + "\n")
     target = target.resolve()
+    if target.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
     target.parent.mkdir(parents=True, exist_ok=True)
     is_device = target.exists() and not target.is_file()  # a pipe, as /dev/stdout may be: never to be replaced
     (Path.write_bytes if is_device else write_atomic)(target, "".join(lines).encode())
-    return Exported(len(lines), left_out)
+    return Exported(len(lines), left_out, tuple(_unfinished(run, stored, attempt)))
 
 
 def export_logs(run: StoredRun, attempt: int, target: Path) -> Exported:
@@ -81,6 +95,7 @@ def export_logs(run: StoredRun, attempt: int, target: Path) -> Exported:
 
     Raises:
         ConfigError: instances that are not this run's, or a folder `gold`, are there already.
+        OSError: the folders cannot be written.
     """
     written = 0
     stored = read_tasks(run.folder)
@@ -105,7 +120,7 @@ def export_logs(run: StoredRun, attempt: int, target: Path) -> Exported:
         written += 1
     if written and model != _GOLD:
         (root / _GOLD).symlink_to(model, target_is_directory=True)
-    return Exported(written, left_out)
+    return Exported(written, left_out, tuple(_unfinished(run, stored, attempt)))
 
 
 def _make_room(root: Path, model: str, instances: Set[str]) -> None:
@@ -133,6 +148,17 @@ def _unreadable(stored: StoredTasks, attempt: int) -> dict[str, str]:
     attempts = {file.task_id: file.broken.get(str(attempt)) for file in stored.tasks}
     reasons = {path.name: reason for path, reason in stored.unreadable.items()} | attempts
     return {name: f"its result cannot be read: {reason}" for name, reason in reasons.items() if reason is not None}
+
+
+def _unfinished(run: StoredRun, stored: StoredTasks, attempt: int) -> Iterator[str]:
+    there = sum(str(attempt) in file.document["attempts"] for file in stored.tasks) + len(stored.unreadable)
+    missing = run.summary.tasks - there if attempt <= run.summary.attempts_per_task else 0
+    if missing > 0:
+        yield f"{missing} selected attempts have no result yet"
+    if run.state == RUNNING:
+        yield "the run is still going"
+    if not run.selection_known:
+        yield "how many attempts were selected is not known"
 
 
 class _NoPrediction(Exception):

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from ...domain.one_line import printable
+from ...domain.one_line import one_line
 from . import options
 
 app = typer.Typer(add_completion=False)
@@ -21,10 +21,11 @@ def cleanup(
 
     found = swept(env, run_id, config or [], env_params)
     for reason in found.unreached:
-        typer.echo(f"passed over: {printable(reason)}", err=True)
+        typer.echo(f"passed over: {one_line(reason)}", err=True)
     for sandbox in found.sandboxes:
         outcome = f"NOT stopped: {sandbox.error}" if sandbox.error else "stopped"
-        typer.echo(f"{sandbox.environment}: {sandbox.id} (run {sandbox.run_id}, task {sandbox.task_id}): {outcome}")
+        named = f"{sandbox.environment}: {sandbox.id} (run {sandbox.run_id}, task {sandbox.task_id})"
+        typer.echo(one_line(f"{named}: {outcome}"))
     failed = sum(bool(sandbox.error) for sandbox in found.sandboxes)
     typer.echo(f"{len(found.sandboxes) - failed} stopped, {failed} could not be stopped")
     if failed:

@@ -10,7 +10,8 @@ import typer
 from ...adapters.results.reading import find_run, find_task, read_run, read_runs, read_tasks
 from ...adapters.results.swebench_export import ExportFormat, export_run
 from ...adapters.results.views import run_json, run_list, run_page, task_page
-from ...domain.one_line import printable
+from ...domain.local_path import local_path
+from ...domain.one_line import one_line, printable
 from ..settings import Flags, load_results_dir
 from . import options
 from .options import AsJson, Config, ResultsDir
@@ -80,13 +81,15 @@ def export(
     results_dir: ResultsDir = None,
     config: Config = None,
 ) -> None:
-    """Write a run for SWE-bench's own tools. Exit code 1: some instances were left out; stderr names them."""
+    """Write a run for SWE-bench's own tools. Exit code 1: some instances are left out or missing; stderr tells."""
     stored = read_run(find_run(_folder(results_dir, config), run))
-    exported = export_run(stored, form, attempt, output.expanduser())
+    exported = export_run(stored, form, attempt, local_path(output))
     for instance, reason in exported.left_out.items():
-        typer.echo(f"left out {instance}: {reason}", err=True)
+        typer.echo(f"left out {one_line(instance)}: {one_line(reason)}", err=True)
+    for reason in exported.unfinished:
+        typer.echo(f"not whole: {reason}", err=True)
     typer.echo(f"{exported.written} instances written to {str(output)!r}")
-    raise typer.Exit(1 if exported.left_out else 0)
+    raise typer.Exit(1 if exported.left_out or exported.unfinished else 0)
 
 
 @app.command("regrade")
