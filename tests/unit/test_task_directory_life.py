@@ -3,7 +3,7 @@
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -94,15 +94,17 @@ class Life:
 
 
 @asynccontextmanager
-async def life(tmp_path: Path, **parameters: object) -> AsyncIterator[Life]:
-    """The one task in `tmp_path/tasks`."""
+async def life(
+    tmp_path: Path, *, explicit: Mapping[str, Any] | None = None, **parameters: object
+) -> AsyncIterator[Life]:
+    """The one task in `tmp_path/tasks`; `explicit` fields of the sandbox outrank the recipe's."""
     benchmark = TaskDirectoryBenchmark(
         TaskDirectoryParameters(path=tmp_path / "tasks", **parameters), tmp_path, sleep=no_sleep
     )
     (task,) = await benchmark.load_tasks(TaskSelection())
     environment = HostProcessEnvironment(HostProcessParameters(root_folder=tmp_path / "sandboxes"))
     fields = TaskDirectoryRecipe()(without_users(task), environment.capabilities)
-    async with environment.open(resolve_spec({}, fields, {}, 600), an_owner()) as inner:
+    async with environment.open(resolve_spec({}, fields, explicit or {}, 600), an_owner()) as inner:
         sandbox = CountingSandbox(inner)
         prepared = await benchmark.prepare(task, sandbox, a_context(task, tmp_path))
         yield Life(benchmark, prepared, sandbox, tmp_path)
@@ -159,13 +161,45 @@ async def test_the_environment_folder_goes_into_the_working_directory(tmp_path: 
     assert it.sandbox.calls == ["upload"]
 
 
-async def test_without_a_workdir_the_image_is_asked_for_it(tmp_path: Path) -> None:
+async def test_without_a_workdir_the_folder_goes_where_the_sandbox_works(tmp_path: Path) -> None:
     make(tmp_path, toml=TASK_TOML.replace('workdir = "/app"\n', ""), files={"environment/in.txt": "given\n"})
     async with life(tmp_path) as it:
         seen = await it.run("cat in.txt")
 
     assert seen == "given\n"
-    assert it.sandbox.calls == ["exec", "upload"]
+    assert it.sandbox.calls == ["upload"]
+
+
+async def test_files_agent_tests_and_artifacts_share_the_working_directory_that_the_user_sets(tmp_path: Path) -> None:
+    toml = 'artifacts = ["answer.txt", "./-odd name"]\n' + TASK_TOML
+    make(
+        tmp_path,
+        toml=toml,
+        solve="cp in.txt answer.txt; echo x > ./'-odd name'\n",
+        files={"environment/in.txt": "42\n"},
+    )
+    async with life(tmp_path, explicit={"workspace_root": "/w"}) as it:
+        done = await apply_solution(it.prepared, it.sandbox)
+        extra = await it.collect()
+        grade = await it.grade()
+
+    assert it.prepared.workspace_root is None
+    assert done.ok
+    assert grade.correct
+    assert extra == {"artifacts": {"answer.txt": "kept", "-odd name": "kept"}}
+    assert (it.logs / "artifacts" / "app" / "answer.txt").read_text() == "42\n"
+
+
+async def test_files_reach_the_working_directory_of_a_sandbox_behind_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    link = tmp_path / "link"
+    link.symlink_to("real")
+    make(link, toml=TASK_TOML.replace('workdir = "/app"\n', ""), files={"environment/in.txt": "42\n"})
+    async with life(link) as it:
+        await it.run("cp in.txt answer.txt")
+        grade = await it.grade()
+
+    assert grade.correct
 
 
 async def test_grading_takes_two_calls_where_the_tests_leave_their_verdict_alone(tmp_path: Path) -> None:
@@ -684,7 +718,7 @@ async def test_agent_logs_and_artifacts_are_kept(tmp_path: Path) -> None:
         )
         extra = await it.collect()
 
-    assert extra == {"artifacts": {"/app/out": "kept", "/app/note.txt": "kept", "/missing": "missing"}}
+    assert extra == {"artifacts": {"/app/out": "kept", "note.txt": "kept", "/missing": "missing"}}
     found = sorted(str(path.relative_to(it.logs)) for path in it.logs.rglob("*") if path.is_file())
     assert found == ["agent/log", "artifacts/app/out/a", "artifacts/kept/n.txt", "artifacts/r"]
 

@@ -32,11 +32,9 @@ async def collect_artifacts(sandbox: Sandbox, config: TaskToml, log_dir: Path) -
     for hook in config.verifier.collect:
         await _run_hook(sandbox, hook)
     sources = _sources(config)
-    anywhere = PurePosixPath("/")
+    measuring = Command(script=_script(list(sources)), timeout_s=_MEASURE_LIMIT_S)
     try:
-        measured = await sandbox.exec(
-            Command(script=_script(list(sources)), cwd=anywhere, timeout_s=_MEASURE_LIMIT_S),
-        )
+        measured = await exec_in_working_directory(sandbox, measuring)
     except SandboxFailed as exc:
         log.warning("artifacts.not_measured", error=str(exc))
         return {}
@@ -51,20 +49,23 @@ async def collect_artifacts(sandbox: Sandbox, config: TaskToml, log_dir: Path) -
 
 
 def _sources(config: TaskToml) -> dict[PurePosixPath, str]:
+    """Relative ones are so to the sandbox's working directory; they are kept as below the one of task.toml."""
     sources = dict(AGENT_FOLDERS)
     for artifact in config.artifacts:
-        source = PurePosixPath(config.environment.workdir or "/") / artifact.source
-        target = artifact.destination or str(source).lstrip("/")
-        sources.setdefault(source, f"artifacts/{target}")
+        kept_as = PurePosixPath(config.environment.workdir or "/") / artifact.source
+        target = artifact.destination or str(kept_as).lstrip("/")
+        sources.setdefault(PurePosixPath(artifact.source), f"artifacts/{target}")
     return sources
 
 
 def _script(sources: list[PurePosixPath]) -> str:
-    lines = [
-        size_call(str(number), f'"${{AGENTCOMPASS_ROOT:-}}"{shlex.quote(str(source))}', MAX_ARTIFACT_BYTES)
-        for number, source in enumerate(sources)
-    ]
+    lines = [size_call(str(number), _quoted(source), MAX_ARTIFACT_BYTES) for number, source in enumerate(sources)]
     return SIZE_FUNCTION + "".join(lines)
+
+
+def _quoted(source: PurePosixPath) -> str:
+    begin = '"${AGENTCOMPASS_ROOT:-}"' if source.is_absolute() else "./"
+    return begin + shlex.quote(str(source))
 
 
 async def _run_hook(sandbox: Sandbox, hook: CollectHook) -> None:

@@ -33,7 +33,6 @@ from .task_toml import HealthCheck, TaskProblems, interpolated
 from .verifier import Folder, TestRun, run_tests
 from .verifier_kit import VerifierKit, read_kit
 
-_SETUP_LIMIT_S = 60.0
 # The output goes by way of a file, so that a service which the solution leaves running can go on writing.
 _SOLVE = """R="${AGENTCOMPASS_ROOT:-}"
 [ -x "$R/solution/solve.sh" ] || chmod a+x "$R/solution/solve.sh" 2>/dev/null
@@ -47,7 +46,6 @@ ac_code=$?
 if [ ! -s "$R/logs/agent/oracle.txt" ] || cat "$R/logs/agent/oracle.txt"; then rm -f "$R/logs/agent/oracle.txt"; fi
 exit "$ac_code"
 """
-_WORKDIR = 'ac_path=$(pwd -P); printf %s "${ac_path#"${AGENTCOMPASS_ROOT:-}"}"'
 
 
 class TaskDirectoryParameters(TaskLimits):
@@ -144,16 +142,15 @@ class TaskDirectoryBenchmark:
     async def prepare(self, task: Task, sandbox: Sandbox | None, context: AttemptContext) -> PreparedTask:
         """The files of environment/ are in the working directory, and the health check has passed."""
         folder, machine = self._folder(task), _needed(sandbox)
-        environment = folder.config.environment
+        healthcheck = folder.config.environment.healthcheck
         upload = await asyncio.to_thread(lambda: folder.upload)
         if upload is not None:
-            await machine.upload(upload, await _working_directory(machine, environment.workdir))
-        if environment.healthcheck is not None:
-            await self._wait_healthy(machine, environment.healthcheck)
+            await machine.upload(upload, PurePosixPath("."))
+        if healthcheck is not None:
+            await self._wait_healthy(machine, healthcheck)
         return PreparedTask(
             task=task,
             instruction=task.instruction,
-            workspace_root=PurePosixPath(environment.workdir) if environment.workdir else None,
             agent_user=folder.config.agent.user,
             solution=_solution(folder, task, self._parameters.variables),
         )
@@ -235,15 +232,6 @@ def _needed(sandbox: Sandbox | None) -> Sandbox:
     if sandbox is None:
         raise ConfigError("tasks of this benchmark need a sandbox", hint="use --env docker")
     return sandbox
-
-
-async def _working_directory(sandbox: Sandbox, workdir: str | None) -> PurePosixPath:
-    if workdir is not None:
-        return PurePosixPath(workdir)
-    result = await sandbox.exec(Command(script=_WORKDIR, timeout_s=_SETUP_LIMIT_S))
-    if not result.ok or not result.stdout.startswith("/"):
-        raise SandboxFailed(f"the sandbox does not tell its working directory: status {result.exit_code}")
-    return PurePosixPath(result.stdout)
 
 
 def _solution(folder: TaskFolder, task: Task, variables: Mapping[str, str]) -> Solution | None:
