@@ -8,6 +8,7 @@ from agentcompass.adapters.benchmarks.task_directory.artifacts import collect_ar
 from agentcompass.adapters.benchmarks.task_directory.task_toml import parse_task_toml
 from agentcompass.adapters.benchmarks.task_directory.verifier import TestRun, run_tests
 from agentcompass.adapters.benchmarks.task_directory.working_directory import exec_in_working_directory
+from agentcompass.adapters.environments.host_process.environment import HostProcessEnvironment, HostProcessParameters
 from agentcompass.domain.errors import SandboxFailed, VerifierFailed
 from agentcompass.domain.sandbox import Command, ExecResult, SandboxSpec
 from agentcompass.testing.environment import an_owner
@@ -28,14 +29,15 @@ class Shell:
     def __init__(self) -> None:
         self.there = False
         self.codes: dict[str, int] = {}
+        self.says = ""
         self.began: list[tuple[str, PurePosixPath | None]] = []
 
     def __call__(self, sandbox: FakeSandbox, command: Command) -> ExecResult:
         if command.cwd is None and not self.there and HERE not in sandbox.directories:
             return ended(1, "cd: no such directory")
-        script = command.script or ""
+        telling, _, script = (command.script or "").partition("\n")
         self.began.append((script, command.cwd))
-        return ended(self.codes.get(script, 0))
+        return ended(self.codes.get(script, 0), f"{telling.split()[1]}\n{self.says}")
 
 
 @pytest.fixture
@@ -70,13 +72,37 @@ async def test_where_it_cannot_be_made_the_command_runs_at_the_root(
     assert shell.began == [("work", PurePosixPath("/"))]
 
 
-async def test_a_command_that_fails_without_a_word_is_not_run_again(shell: Shell, sandbox: FakeSandbox) -> None:
-    shell.there, shell.codes = True, {"work": 1}
+@pytest.mark.parametrize("says", ["", "oops\n"])
+async def test_a_command_that_began_and_failed_is_not_run_again(shell: Shell, sandbox: FakeSandbox, says: str) -> None:
+    shell.there, shell.codes, shell.says = True, {"work": 1}, says
     result = await exec_in_working_directory(sandbox, WORK)
 
-    assert result.exit_code == 1
-    assert [script for script, _ in shell.began].count("work") == 1
+    assert (result.exit_code, result.stderr) == (1, says)
+    assert shell.began == [("work", None)]
     assert HERE not in sandbox.directories
+
+
+async def test_a_hook_that_removes_the_working_directory_and_fails_runs_once(tmp_path: Path) -> None:
+    environment = HostProcessEnvironment(HostProcessParameters(root_folder=tmp_path))
+    hook = 'cd "$AGENTCOMPASS_ROOT"; echo ran >> count; rm -rf app; echo oops >&2; exit 1'
+    async with environment.open(SandboxSpec(), an_owner()) as sandbox:
+        result = await exec_in_working_directory(sandbox, Command(script=hook, timeout_s=10))
+        count = await sandbox.read_bytes(PurePosixPath("/count"), 100)
+
+    assert (result.exit_code, result.stdout, result.stderr, result.stderr_bytes) == (1, "", "oops\n", 5)
+    assert count == b"ran\n"
+
+
+async def test_a_command_that_prints_more_than_is_kept_is_not_run_again(tmp_path: Path) -> None:
+    environment = HostProcessEnvironment(HostProcessParameters(root_folder=tmp_path))
+    loud = 'echo x >> "$AGENTCOMPASS_ROOT/count"; head -c 100000 /dev/zero | tr "\\0" e >&2; exit 1'
+    async with environment.open(SandboxSpec(), an_owner()) as sandbox:
+        command = Command(script=loud, timeout_s=10, max_output_bytes=1000)
+        result = await exec_in_working_directory(sandbox, command)
+        count = await sandbox.read_bytes(PurePosixPath("/count"), 100)
+
+    assert (result.truncated, result.stderr[0], result.stderr_bytes) == (True, "e", 100000)
+    assert count == b"x\n"
 
 
 async def test_a_collect_hook_runs_without_the_working_directory(

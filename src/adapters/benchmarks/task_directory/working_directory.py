@@ -1,5 +1,6 @@
 """Commands in a working directory that the agent may have removed."""
 
+import secrets
 import tempfile
 from pathlib import Path, PurePosixPath
 
@@ -14,24 +15,34 @@ log = structlog.get_logger()
 
 
 async def exec_in_working_directory(sandbox: Sandbox, command: Command) -> ExecResult:
-    """In the working directory, made again where the agent has removed it, or in / where it cannot be made.
+    """A script in the working directory, made again where the agent has removed it, or in / where it cannot be made.
 
-    What began is never run again.
+    What began is never run again: the script is made to tell so, on a line that the result does not show.
 
     Raises:
         SandboxLost, SandboxFailed: as they came.
     """
-    result = await sandbox.exec(command)
-    if result.exit_code != 1 or result.stdout or await _begins(sandbox, command):
+    began = f"agentcompass-began-{secrets.token_hex(8)}\n"
+    telling = command.model_copy(update={"script": f"echo {began.strip()} >&2\n{command.script}"})
+    result = await sandbox.exec(telling)
+    if _did_not_begin(result, began):
+        log.warning("working_directory.missing", message=last_line(result.stderr))
+        if await _made(sandbox):
+            result = await sandbox.exec(telling)
+        if _did_not_begin(result, began):
+            result = await sandbox.exec(telling.model_copy(update={"cwd": PurePosixPath("/")}))
+    return _without(began, result)
+
+
+def _did_not_begin(result: ExecResult, began: str) -> bool:
+    return result.exit_code == 1 and began not in result.stderr
+
+
+def _without(line: str, result: ExecResult) -> ExecResult:
+    if line not in result.stderr:
         return result
-    log.warning("working_directory.missing", message=last_line(result.stderr))
-    made = await _made(sandbox) and await _begins(sandbox, command)
-    return await sandbox.exec(command if made else command.model_copy(update={"cwd": PurePosixPath("/")}))
-
-
-async def _begins(sandbox: Sandbox, command: Command) -> bool:
-    """Whether a status of 1 is the command's own: without the working directory nothing begins."""
-    return (await sandbox.exec(command.model_copy(update={"script": ":", "argv": ()}))).exit_code != 1
+    left = {"stderr": result.stderr.replace(line, "", 1), "stderr_bytes": max(0, result.stderr_bytes - len(line))}
+    return result.model_copy(update=left)
 
 
 async def _made(sandbox: Sandbox) -> bool:
