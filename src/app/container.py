@@ -1,22 +1,27 @@
 """The composition root: from a RunRequest to a RunEvaluation, every adapter made once and by name."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import structlog
 from dependency_injector import containers, providers
-from pydantic import BaseModel, SecretStr, ValidationError
+from pydantic import ValidationError
 
 from ..adapters.results.file_store import FileResultStore
 from ..domain.errors import ConfigError
+from ..domain.events import Event, RunStarted
 from ..domain.ports import Benchmark, Environment, Harness, Model, Progress, Recipe, ResultStore
-from ..domain.redaction import Redactor, url_secrets, variable_secrets
+from ..domain.redaction import Redactor, secrets_of
 from ..domain.run import RunRequest
 from ..domain.value import Parameters, first_fault
 from .catalog import Catalog, Kind, parameters_of
+from .logs import mask_from_now
 from .run_evaluation import RunEvaluation, RunPorts
 from .specs import SpecResolver
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
@@ -25,21 +30,6 @@ class Places:
 
     results_dir: Path
     data_dir: Path
-
-
-def secrets_of(value: object) -> Iterator[str]:
-    """Every secret text in a value, a mapping or a model, however deep; variables count by their names."""
-    if isinstance(value, SecretStr):
-        yield value.get_secret_value()
-    elif isinstance(value, BaseModel):
-        yield from secrets_of(dict(value))
-    elif isinstance(value, Mapping):
-        yield from variable_secrets(value)
-        for item in value.values():
-            yield from secrets_of(item)
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from secrets_of(item)
 
 
 def parameters_for(adapter: type[Any], values: Mapping[str, Any], section: str) -> Parameters:
@@ -84,10 +74,11 @@ def choose(request: RunRequest, catalog: Catalog) -> Chosen:
 
 
 def redactor_for(request: RunRequest, chosen: Chosen, environment: Environment) -> Redactor:
-    """Knows every secret of the request, its address's own included, and those that the environment found."""
+    """Knows every secret of the request, those in its URLs included, and those that the environment found."""
     of_adapters = (text for each in chosen.parameters.values() for text in secrets_of(each))
-    of_request = (*secrets_of(request), *url_secrets(request.model.base_url or ""))
-    return Redactor({*of_request, *of_adapters, *environment.secrets()})
+    secrets = {*secrets_of(request), *of_adapters, *environment.secrets()}
+    mask_from_now(secrets)
+    return Redactor(secrets)
 
 
 def _environment(chosen: Chosen) -> Environment:
@@ -133,6 +124,23 @@ def _store(request: RunRequest, places: Places, redactor: Redactor) -> FileResul
     return FileResultStore(places.results_dir, redactor)
 
 
+class _WarningOfPlainWords:
+    """A display; as the run starts, it is warned that a secret may stand in texts that are no secret."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def on(self, event: Event) -> None:
+        self._progress.on(event)
+        if isinstance(event, RunStarted):
+            log.warning(
+                "secret.found_plain",
+                effect="a key of the settings is a plain word: it is masked wherever the word stands, "
+                "in stored submissions too, and such a one can be neither exported nor graded again",
+                hint="use another key; where the server checks none, EMPTY",
+            )
+
+
 def run_folder(request: RunRequest, places: Places) -> Path:
     """RESULTS_DIR/RUN_NAME/RUN_ID."""
     return places.results_dir / request.run_name / request.run_id
@@ -157,7 +165,7 @@ def _ports(
         model=model,
         benchmark=benchmark,
         store=store,
-        progress=progress,
+        progress=_WarningOfPlainWords(progress) if redactor.knows_a_plain_word else progress,
         specs=specs,
         parameters=chosen.parameters,
         folder=run_folder(request, places),

@@ -4,7 +4,7 @@ import json
 import logging
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
@@ -14,6 +14,7 @@ import structlog
 from structlog.typing import EventDict, WrappedLogger
 
 from ..domain.errors import ConfigError
+from ..domain.redaction import Redactor
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 MAX_HUMAN_CHARS = 1000
@@ -104,6 +105,20 @@ _current: ContextVar[Logs | None] = ContextVar("logs", default=None)
 _live: list[Logs] = []
 _pipeline = ExitStack()
 _lock = threading.Lock()
+_secrets: set[str] = set()
+
+
+def mask_from_now(secrets: Iterable[str]) -> None:
+    """These are secrets of this process: `redacted_now` shows none of them."""
+    found = set(secrets)
+    with _lock:
+        _secrets.update(found)
+
+
+def redacted_now(text: str) -> str:
+    """`text` without any secret that this process has known: for what ends the program, outside of all logging."""
+    with _lock:
+        return Redactor(_secrets).text(text)
 
 
 @contextmanager

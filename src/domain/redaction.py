@@ -5,26 +5,55 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, AnyStr
-from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
+from urllib.parse import quote, quote_plus, unquote, unquote_plus, urlsplit
 
-from pydantic import JsonValue
+from pydantic import BaseModel, JsonValue, SecretStr
 
 MASK = "***"
 MIN_LENGTH = 4
 """Shorter values are no secrets: masking them would only spoil texts. Longer than MASK, so that masking always ends."""
-_PLACEHOLDERS = frozenset({"empty", "none", "null", "dummy", "not-needed"})
-"""What users of self-hosted endpoints give as a key; words of ordinary text."""
+PLACEHOLDERS = frozenset(
+    (
+        "empty", "none", "null", "nil", "nothing", "undefined", "unused", "any", "anything", "default",
+        "local", "localhost", "test", "testing", "fake", "dummy", "mock", "demo", "sample", "example", "placeholder",
+        "changeme", "change-me", "key", "api-key", "apikey", "your-api-key", "token", "token-abc123", "secret",
+        "password", "nokey", "no-key", "no-key-required", "sk-no-key-required", "not-needed", "not-required",
+        "ollama", "vllm", "sglang", "lm-studio", "lmstudio", "llama-cpp", "llama.cpp", "litellm",
+    )
+)  # fmt: skip
+"""What users of self-hosted endpoints give as a key: words of ordinary text. In lower case, `-` for `_` too."""
+_PLAIN_WORD = re.compile(r"[a-z]{1,12}")
 _MIN_FRAGMENT = 8
 """Characters of base64 that do not turn up by chance."""
 _USERINFO = re.compile(r"(?<=://)[^\s/?#\"'<>\\]+@")
 _USERINFO_BYTES = re.compile(rb"(?<=://)[^\s/?#\"'<>\\]+@")
-_SECRET_PARAMETER = re.compile(r"key|token|secret|passw|auth|signature|^sig$|^code$", re.IGNORECASE)
-_SECRET_VARIABLE = re.compile(r"SECRET|PASSWORD|PASSWD|CREDENTIAL|(KEY|TOKEN)(_?\d+)?$")
+_SECRET_WORDS = r"SECRET|PASSWORD|PASSWD|CREDENTIAL|(KEY|TOKEN)(_?\d+)?$"
+_SECRET_VARIABLE = re.compile(_SECRET_WORDS)
+_SECRET_PARAMETER = re.compile(rf"{_SECRET_WORDS}|(AUTH|AUTHORIZATION|SIGNATURE)$|^(SIG|CODE|PASS|PWD)$", re.IGNORECASE)
+_ROUND_URLS = re.compile(r"[\s\"'<>`\\]+")
+_AFTER_URL = ".,;:!)]}"
 _SECRET_NAMES = frozenset(
     {"token", "access_token", "auth_token", "api_key", "apikey", "secret", "password", "authorization"}
 )
 """Names that are secret wherever they stand, as in the body that a user adds to every request."""
 _SWITCHES = frozenset({"true", "false", "True", "False"})
+
+
+def secrets_of(value: object) -> Iterator[str]:
+    """Every secret in a text, a mapping or a model, however deep: by its type, or by a name in variables and URLs."""
+    if isinstance(value, SecretStr):
+        yield value.get_secret_value()
+    elif isinstance(value, str):
+        yield from url_secrets(value)
+    elif isinstance(value, BaseModel):
+        yield from secrets_of(dict(value))
+    elif isinstance(value, Mapping):
+        yield from variable_secrets(value)
+        for item in value.values():
+            yield from secrets_of(item)
+    elif isinstance(value, list | tuple | set | frozenset):
+        for item in value:
+            yield from secrets_of(item)
 
 
 def variable_secrets(variables: Mapping[Any, object]) -> Iterator[str]:
@@ -42,18 +71,29 @@ def _tells_a_secret(name: str) -> bool:
     return name.lower() in _SECRET_NAMES or (name.isupper() and _SECRET_VARIABLE.search(name) is not None)
 
 
-def url_secrets(url: str) -> Iterator[str]:
-    """What a URL carries that is secret: its password, and the values in its query whose names tell so."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
+def url_secrets(text: str) -> Iterator[str]:
+    """What the URLs in a text carry that is secret: passwords, and the values in a query whose names tell so."""
+    for url in _urls(text):
+        try:
+            parts = urlsplit(url)
+        except ValueError:
+            continue
+        if parts.password:
+            yield from dict.fromkeys([parts.password, unquote(parts.password)])
+        for pair in parts.query.split("&"):
+            name, _, value = pair.partition("=")
+            if value and value not in _SWITCHES and _SECRET_PARAMETER.search(unquote_plus(name)):
+                yield from dict.fromkeys([value, unquote_plus(value)])
+
+
+def _urls(text: str) -> Iterator[str]:
+    if len(text.split()) <= 1:
+        yield text.strip()
         return
-    if parts.password:
-        yield parts.password
-        yield unquote(parts.password)
-    for name, value in parse_qsl(parts.query):
-        if _SECRET_PARAMETER.search(name):
-            yield value
+    for piece in _ROUND_URLS.split(text):
+        _, found, rest = piece.partition("://")
+        if found:
+            yield f"url://{rest.rstrip(_AFTER_URL)}"
 
 
 class Redactor:
@@ -64,7 +104,10 @@ class Redactor:
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        forms = {form for secret in secrets if _is_secret(secret) for form in _forms(secret) if len(form) >= MIN_LENGTH}
+        known = {secret for secret in secrets if _is_secret(secret)}
+        self.knows_a_plain_word = any(_PLAIN_WORD.fullmatch(secret.strip()) for secret in known)
+        """Masking it spoils each text that has the word."""
+        forms = {form for secret in known for form in _forms(secret) if len(form) >= MIN_LENGTH}
         self._forms = sorted(forms, key=lambda form: (-len(form), form))
         self._byte_forms = [form.encode("utf-8", "surrogatepass") for form in self._forms]
 
@@ -114,7 +157,8 @@ def _masked(text: AnyStr, forms: list[AnyStr], mask: AnyStr) -> AnyStr:
 
 
 def _is_secret(secret: str) -> bool:
-    return len(secret.strip()) >= MIN_LENGTH and secret.strip().lower() not in _PLACEHOLDERS
+    plain = secret.strip()
+    return len(plain) >= MIN_LENGTH and plain.lower().replace("_", "-") not in PLACEHOLDERS
 
 
 def _forms(secret: str) -> Iterator[str]:

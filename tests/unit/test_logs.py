@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import structlog
-from agentcompass.app.logs import Logs, _LibraryHandler, human_line, logging_to
+from agentcompass.app.logs import Logs, _LibraryHandler, human_line, logging_to, mask_from_now, redacted_now
 from agentcompass.app.run_log import LoggedProgress
 from agentcompass.domain.errors import ConfigError
 from agentcompass.domain.events import RunEnded, RunStarted
@@ -283,6 +283,15 @@ async def test_a_secret_of_one_run_is_masked_in_an_event_of_the_other(sides: tup
         one.may_end.set()
 
     assert two.texts() == ["of ***"] * 2
+
+
+def test_what_ends_the_program_shows_no_secret_that_was_ever_known() -> None:
+    mask_from_now(["secret-of-one"])
+    mask_from_now(iter(["secret-of-two"]))
+
+    told = redacted_now("GET https://me:word@host failed\nwith secret-of-one, secret-of-two")
+
+    assert told == "GET https://***@host failed\nwith ***, ***"
 
 
 class Hostile:

@@ -5,12 +5,15 @@ import json
 from urllib.parse import quote, quote_plus
 
 import pytest
-from agentcompass.domain.redaction import MASK, Redactor, url_secrets, variable_secrets
+from agentcompass.domain.redaction import MASK, PLACEHOLDERS, Redactor, secrets_of, url_secrets, variable_secrets
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel, SecretStr
 
 KEY = 'sk-"live"/äö+12 34\\x'
-secrets = st.text(min_size=4, max_size=30).filter(lambda s: len(s.strip()) >= 4 and s.strip().lower() != "none")
+secrets = st.text(min_size=4, max_size=30).filter(
+    lambda s: len(s.strip()) >= 4 and s.strip().lower().replace("_", "-") not in PLACEHOLDERS
+)
 starry = st.text(alphabet="*ab@:/", min_size=4, max_size=8)
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
@@ -139,11 +142,20 @@ def test_a_text_without_secrets_stays_as_it_is(text: str) -> None:
     assert Redactor(["0123456789"]).text(text) == text
 
 
-@pytest.mark.parametrize("value", ["", "abc", "   ", "EMPTY", "none"])
+@pytest.mark.parametrize(
+    "value", ["", "abc", "   ", "EMPTY", "none", "test", "Secret", "your_api_key", "lm-studio", "sk-no-key-required"]
+)
 def test_short_values_and_placeholders_are_no_secrets(value: str) -> None:
-    text = f"An {value} EMPTY line, none of abc."
+    text = f"An {value} EMPTY line, none of abc: def {value}_one(): ..."
 
     assert Redactor([value]).text(text) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "is_word"), [("django", True), (" django\n", True), ("test", False), ("django1", False), ("abc", False)]
+)
+def test_a_secret_that_is_a_plain_word_is_known_as_such(value: str, is_word: bool) -> None:
+    assert Redactor(["sk-0123456789", value]).knows_a_plain_word == is_word
 
 
 def test_a_secret_read_with_its_line_end_is_masked_without_it() -> None:
@@ -151,7 +163,7 @@ def test_a_secret_read_with_its_line_end_is_masked_without_it() -> None:
 
 
 def test_the_longer_of_two_secrets_is_masked_whole() -> None:
-    assert Redactor(["token", "token-extended"]).text("token-extended token") == "*** ***"
+    assert Redactor(["ghp-one", "ghp-one-extended"]).text("ghp-one-extended ghp-one") == "*** ***"
 
 
 def test_keys_that_become_equal_are_all_kept() -> None:
@@ -161,14 +173,40 @@ def test_keys_that_become_equal_are_all_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "found"),
+    ("text", "found"),
     [
         ("https://user:pass%2Fword@host/v1", ["pass%2Fword", "pass/word"]),
-        ("https://host/v1?api-version=2024-06-01&api-key=abc%2Bdef&sig=s1", ["abc+def", "s1"]),
+        ("https://host/v1?api-version=2024-06-01&api-key=abc%2Bdef&sig=s1", ["abc%2Bdef", "abc+def", "s1"]),
         ("https://host/v1?page=3", []),
+        ("https://host/v1?keyword=tree&author=me&token_type=jwt&tokens=9&sign=a&codec=x&keys=7", []),
+        ("https://host/v1?auth=true&token=", []),
+        (
+            "https://host/v1?accessToken=t1&apikey=k2&X-Amz-Signature=s3&client_secret=c4&code=d5",
+            ["t1", "k2", "s3", "c4", "d5"],
+        ),
+        (
+            "git clone 'https://me:word1@host/x?private_token=word2' (or http://host/?token=word3).",
+            ["word1", "word2", "word3"],
+        ),
+        ("Which key=value? One of these: token=5", []),
         ("http://[broken", []),
+        ("see http://[broken and http://a:word1@host", ["word1"]),
         ("", []),
     ],
 )
-def test_the_secrets_of_an_address_are_its_password_and_what_its_query_calls_so(url: str, found: list[str]) -> None:
-    assert list(url_secrets(url)) == found
+def test_the_secrets_of_urls_are_passwords_and_what_a_query_calls_so(text: str, found: list[str]) -> None:
+    assert list(url_secrets(text)) == found
+
+
+class Inner(BaseModel):
+    """Parameters within parameters."""
+
+    key: SecretStr
+    urls: tuple[str, ...]
+
+
+def test_the_secrets_of_a_value_are_found_however_deep_they_are() -> None:
+    inner = Inner(key=SecretStr("one"), urls=("https://host/x?sig=two", "plain"))
+    value = {"inner": [inner, {"env": {"MY_TOKEN": "three", "DATA": "http://u:four@host"}}], "limit": 5}
+
+    assert list(secrets_of(value)) == ["one", "two", "three", "four"]

@@ -69,6 +69,15 @@ def test_keys_in_the_query_of_an_address_are_masked(tmp_path: Path, catalog: Cat
     assert values["model.base_url"] == f"https://host/v1?api-key={MASK}&api-version=2024-06-01"
 
 
+def test_keys_in_an_address_within_a_text_are_masked(tmp_path: Path, catalog: Catalog) -> None:
+    text = f"curl 'https://host/x?token={KEY}' --fail"
+    config = private(tmp_path, f'environments: {{cloud-box: {{env_variables: {{FETCH: "{text}"}}}}}}')
+
+    values = {line.key: line.value for line in shown(config, {}, catalog)}
+
+    assert values["environments.cloud-box.env_variables.FETCH"] == f"curl 'https://host/x?token={MASK}' --fail"
+
+
 def test_showing_wrong_settings_is_refused(tmp_path: Path, catalog: Catalog) -> None:
     with pytest.raises(ConfigError, match=r"my.yaml:1: run.x: unknown key"):
         shown(private(tmp_path, "run: {x: 1}"), {}, catalog)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agentcompass.app.logs import redacted_now
 from agentcompass.app.settings import Flags, Settings, Used, layers
 from agentcompass.domain.errors import ConfigError
 from pydantic import SecretStr
@@ -45,6 +46,15 @@ def test_no_form_of_settings_and_request_shows_a_secret(tmp_path: Path) -> None:
     shown = [repr(chosen), repr(request), str(request), repr(chosen.sections), request.model_dump_json()]
 
     assert not [text for text in shown if KEY in text]
+
+
+def test_the_secrets_of_settings_in_use_are_known_to_whatever_ends_the_program(tmp_path: Path) -> None:
+    found, token = "sk-of-the-model", "token-of-the-url"
+    settings(
+        model_api_key=found, environment_params={"env_variables": {"DATA": f"https://host/x?access_token={token}"}}
+    )
+
+    assert redacted_now(f"failed with {found} at {token}") == "failed with *** at ***"
 
 
 def test_flags_do_not_show_what_they_hold() -> None:

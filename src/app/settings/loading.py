@@ -9,8 +9,11 @@ from typing import Any, cast
 from pydantic import BaseModel
 
 from ...domain.errors import ConfigError
+from ...domain.model import NO_MODEL
+from ...domain.redaction import secrets_of
 from ...domain.value import Parameters
 from ..catalog import Catalog, Kind, parameters_of
+from ..logs import mask_from_now
 from .effective import Settings, Used
 from .layers import Flags, defaults_layer, params_flag, private_layer, settings_flags
 from .models import ModelSettings, NoParameters, RunSettings, benchmark_section
@@ -21,8 +24,6 @@ from .section import Section, part_of, read_section
 from .variables import NAMED_SECTIONS, variable_layer
 
 NO_FLAGS = Flags()
-NO_MODEL = "none"
-"""The model's name where a harness needs none."""
 
 
 def load_settings(
@@ -75,11 +76,12 @@ def adapter_names(catalog: Catalog) -> dict[str, list[str]]:
 def needed_section(
     path: tuple[str, ...], layers: Sequence[Layer], model: type[BaseModel], *, skip: str = ""
 ) -> Section:
-    """The section at `path`. Raises ConfigError with the first thing that is wrong with it."""
+    """The section at `path`, its secrets known from now on. Raises ConfigError with the first thing wrong with it."""
     section, problems = read_section(path, layers, model, skip=skip)
     refuse(problems)
     if section is None:
         raise ConfigError(f"{'.'.join(path)}: cannot be read")
+    mask_from_now(secrets_of(section.parameters))
     return section
 
 
