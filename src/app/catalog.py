@@ -13,6 +13,7 @@ from typing import Any
 
 from ..domain import ports
 from ..domain.errors import ConfigError
+from ..domain.one_line import one_line
 from ..domain.suggest import did_you_mean
 from ..domain.value import Parameters
 
@@ -209,7 +210,7 @@ def _not_found(entry: Entry, module_name: str, exc: ModuleNotFoundError) -> Conf
 
 
 def _told(exc: BaseException) -> str:
-    text = " ".join(str(exc).split())
+    text = one_line(str(exc))
     return f"{type(exc).__name__}: {text}" if text else type(exc).__name__
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import pytest
 from agentcompass.app.catalog import BUILT_INS as REAL
@@ -99,6 +100,15 @@ def test_a_bug_in_the_module_is_no_typo_and_its_cause_is_kept() -> None:
     assert not isinstance(error, SdkMissing)
 
 
+def test_what_a_broken_module_says_stays_on_its_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "module_that_shouts.py").write_text("raise ValueError('one\\n two \\x1b[31mred')")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    error = refusal(fake_catalog(), "module_that_shouts:Adapter")
+
+    assert error.message.endswith(r"importing it failed: ValueError: one two \x1b[31mred")
+
+
 def test_a_module_that_does_not_exist_says_so() -> None:
     error = refusal(fake_catalog(), "no_such_package.box:Box")
 
@@ -126,7 +136,7 @@ def test_an_adapter_of_another_kind_does_not_implement_the_port() -> None:
     message = refusal(fake_catalog(), "settings_fakes:CloudEnvironment", Kind.HARNESSES).message
 
     assert "harness" in message
-    assert "it lacks exposes_model, needs_model, needs_sandbox, run" in message
+    assert "it lacks exposes_model, files, needs_model, needs_sandbox, run" in message
 
 
 def test_parameters_of_another_type_are_refused() -> None:
