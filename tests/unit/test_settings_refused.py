@@ -91,6 +91,9 @@ def test_a_fault_in_a_variable_is_told_with_its_name(name: str, value: str, mess
         ("max_retries", 1.5, "--max-retries: run.max_retries: expected a whole number, not 1.5"),
         ("results_dir", "", "--results-dir: run.results_dir: names no folder; write '.' for the current one"),
         ("data_dir", "", "--data-dir: run.data_dir: names no folder"),
+        ("results_dir", "~nobody-here/x", "--results-dir: run.results_dir: ~nobody-here/x: no home folder is known"),
+        ("data_dir", "~nobody-here", "--data-dir: run.data_dir: ~nobody-here: no home folder is known for '~nobody-h"),
+        ("environment_params", "@~nobody-here/x", "--env-params ~nobody-here/x: no home folder is known for '~nobody"),
         ("timeout_seconds", float("nan"), "--timeout-seconds: run.timeout_seconds: not a finite number"),
         ("environment_params", {"tags": [object()]}, "--env-params: environments.cloud-box.tags[0]: not a plain value"),
         ("environment_params", {"image": b"x"}, "--env-params: environments.cloud-box.image: not a plain value: bytes"),
@@ -119,6 +122,12 @@ def test_model_params_of_a_file_that_serves_several_runs_may_go_unused(tmp_path:
 
 def test_a_file_that_is_not_there_is_told_with_its_flag(tmp_path: Path) -> None:
     assert refusal(tmp_path / "no.yaml") == f"--config {tmp_path}/no.yaml: No such file or directory"
+
+
+def test_a_file_of_a_user_who_is_not_there_is_told_with_its_flag() -> None:
+    message = refusal(Path("~nobody-here/my.yaml"))
+
+    assert message == "--config ~nobody-here/my.yaml: no home folder is known for '~nobody-here'"
 
 
 def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...domain.expanding import expanded
 from ...domain.task import TaskSelection
 from ...domain.value import Parameters
 from ..catalog import Catalog, Kind, parameters_of
@@ -52,4 +53,4 @@ def load_results_dir(flags: Flags, *, config: Sequence[Path], environ: Mapping[s
     """Where runs are kept. Raises ConfigError as a run would."""
     catalog = Catalog()
     layers = [*base_layers(config, environ, catalog), settings_flags(flags)]
-    return run_of(run_section(layers, catalog)).results_dir.expanduser()
+    return expanded(run_of(run_section(layers, catalog)).results_dir)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+from ...domain.expanding import expanded
 from ...domain.model import ModelEndpoint
 from ...domain.run import RunRequest
 from .models import ModelSettings, RunSettings, without_task_keys
@@ -38,7 +39,7 @@ class Settings:
     @property
     def results_dir(self) -> Path:
         """Where runs are kept."""
-        return self.run.results_dir.expanduser()
+        return expanded(self.run.results_dir)
 
     @property
     def data_dir(self) -> Path:
@@ -76,7 +77,7 @@ class Settings:
 
 def data_dir(run: RunSettings, environ: Mapping[str, str]) -> Path:
     """Where benchmarks cache their data: as set, or agentcompass in the user's cache folder."""
-    return (run.data_dir or cache_dir(environ)).expanduser()
+    return expanded(run.data_dir or cache_dir(environ))
 
 
 def cache_dir(environ: Mapping[str, str]) -> Path:

@@ -8,6 +8,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from ...domain.errors import ConfigError
+from ...domain.expanding import expanded
 from ...domain.one_line import printable
 from .provenance import KeyPath, Layer, LayerKind, Origin
 from .text import Parsed, parse_json, parse_yaml
@@ -104,7 +105,7 @@ def _params(given: JsonOrMapping, label: str) -> tuple[Parsed, str]:
         return _without_lines(_plain(given)), label
     if not given.startswith("@"):
         return _without_lines(parse_json(given, label)), label
-    path = Path(given[1:]).expanduser()
+    path = Path(given[1:])
     label = f"{label} {given}"
     text = _text_of(path, label.split(" ")[0])
     return (_without_lines(parse_json(text, label)) if path.suffix == ".json" else parse_yaml(text, label)), label
@@ -132,17 +133,19 @@ def _file_layer(kind: LayerKind, label: str, parsed: Parsed, *, shared: bool) ->
 
 def _text_of(path: Path, flag: str) -> str:
     try:
-        return path.expanduser().read_text(encoding="utf-8-sig")
+        return expanded(path).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as exc:
         raise ConfigError(f"{flag} {printable(str(path))}: is not UTF-8 text (byte {exc.start})") from exc
-    except (OSError, ValueError, RuntimeError) as exc:
+    except ConfigError as exc:
+        raise ConfigError(f"{flag} {exc.message}") from exc
+    except (OSError, ValueError) as exc:
         reason = getattr(exc, "strerror", None) or "cannot be read"
         raise ConfigError(f"{flag} {printable(str(path))}: {reason}") from exc
 
 
 def _in_repository(path: Path) -> bool:
     installed = Path(str(files("agentcompass.config"))).resolve()
-    folders = path.expanduser().resolve().parents
+    folders = expanded(path).resolve().parents
     return installed in folders or any(each.name == "config" and (each / "defaults.yaml").is_file() for each in folders)
 
 
