@@ -1,7 +1,7 @@
 """Docker's failures: what each hint is said about, and what it is not said about."""
 
 import pytest
-from agentcompass.adapters.environments.docker.errors import said_error
+from agentcompass.adapters.environments.docker.errors import explanation, said_error
 from agentcompass.domain.errors import SandboxBusy, SandboxStartFailed
 
 LOGIN = "docker login"
@@ -52,3 +52,11 @@ def test_a_shell_that_must_not_be_run_is_named_as_such() -> None:
 @pytest.mark.parametrize("said", ["toomanyrequests: slow down", "You have reached your pull rate limit"])
 def test_a_registry_that_asks_for_patience_gets_it(said: str) -> None:
     assert isinstance(said_error(said, 500, "pull of image 'tool'"), SandboxBusy)
+
+
+def test_what_the_engine_said_keeps_to_its_line_and_obeys_no_terminal() -> None:
+    assert explanation(ConnectionError("it\n said\x1b[2J")) == "it said\\x1b[2J"
+
+
+def test_a_time_out_without_words_is_told_all_the_same() -> None:
+    assert explanation(TimeoutError()) == "no answer in time"

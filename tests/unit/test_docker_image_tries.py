@@ -267,3 +267,4 @@ async def test_an_engine_that_stops_answering_holds_nobody_for_ever(fake: FakeEn
     silent.set()
 
     assert [type(error) for error in errors] == [SandboxBusy, SandboxBusy]
+    assert "no answer within pull_timeout_s of 0.2 s" in str(errors[0])

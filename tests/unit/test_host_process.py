@@ -355,6 +355,18 @@ async def test_a_kill_that_takes_too_long_does_not_hide_the_cancellation(
     assert ended
 
 
+async def test_a_kill_that_takes_too_long_is_told_with_its_limit(
+    sandbox: HostSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    let_go = threading.Event()
+    monkeypatch.setattr(sandbox_module, "QUEUE_LIMIT_S", 0.1)
+    monkeypatch.setattr(sandbox_module, "kill_marked", lambda *_: let_go.wait(30) and set())
+    with pytest.raises(SandboxFailed, match=r"the kill of a command .* not finished within 0\.1 s"):
+        await sandbox.exec(sh("sleep 60", timeout_s=0.1))
+    let_go.set()
+    monkeypatch.undo()
+
+
 async def test_the_limit_of_a_blocking_call_begins_when_a_thread_takes_it_up() -> None:
     blocking, let_go = Blocking(), threading.Event()
     before = [asyncio.ensure_future(blocking(let_go.wait, 30)) for _ in range(8)]

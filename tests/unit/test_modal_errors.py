@@ -47,7 +47,11 @@ def test_every_such_failure_is_caught(error: BaseException, kind: type[AgentComp
 
 
 def test_a_failed_call_is_told_on_one_line() -> None:
-    told = use_error(E.ServiceError("one\n  two"), "exec")
+    told = use_error(E.ServiceError("one\n  two\x1b[2J"), "exec")
 
     assert type(told) is SandboxFailed
-    assert told.message == "exec: one two"
+    assert told.message == "exec: one two\\x1b[2J"
+
+
+def test_a_time_out_without_words_is_told_all_the_same() -> None:
+    assert use_error(TimeoutError(), "exec").message == "exec: no answer in time"

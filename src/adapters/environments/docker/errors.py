@@ -10,6 +10,7 @@ import urllib3
 from docker.errors import APIError, DockerException
 
 from ....domain.errors import AgentCompassError, SandboxBusy, SandboxFailed, SandboxStartFailed
+from ....domain.one_line import one_line
 
 FAILURES = (
     DockerException,
@@ -74,7 +75,8 @@ _BUSY_STATUSES = frozenset({408, 409, 423, 425, 429})
 def explanation(error: BaseException) -> str:
     """What the engine said, on one line."""
     said = error.explanation if isinstance(error, APIError) and error.explanation else str(error)
-    return " ".join(str(said).split()) or type(error).__name__
+    silent = "no answer in time" if isinstance(error, TimeoutError) else type(error).__name__
+    return one_line(str(said)) or silent
 
 
 def status_of(error: BaseException) -> int | None:

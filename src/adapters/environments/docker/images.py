@@ -174,8 +174,12 @@ class DockerImages:
 
     async def _called(self, function: Callable[[APIClient], T]) -> T:
         # Others wait for the answer with their clocks stopped, and over ssh the client itself waits for ever.
-        async with asyncio.timeout(self._policy.pull_timeout_s):
-            return await self._engine.call(function)
+        limit_s = self._policy.pull_timeout_s
+        try:
+            async with asyncio.timeout(limit_s):
+                return await self._engine.call(function)
+        except TimeoutError as exc:
+            raise TimeoutError(f"no answer within pull_timeout_s of {limit_s:g} s") from exc
 
     async def _build_slots(self) -> asyncio.Semaphore:
         async with self._counting_cores:

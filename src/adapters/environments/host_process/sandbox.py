@@ -152,8 +152,10 @@ class HostSandbox:
             pipe.hand_over()
         timed_out = await outlived(process, limit_s)
         if timed_out:
-            async with asyncio.timeout(QUEUE_LIMIT_S):
-                await self._kill_command(token, process)
+            try:
+                await finished_despite_cancel(self._kill_command(token, process), QUEUE_LIMIT_S)
+            except TimeoutError as exc:
+                raise SandboxFailed(f"the kill of a command in sandbox {self.id!r}: {exc}") from exc
         for pipe in pipes:
             pipe.settle()
         return result(None if timed_out else process.returncode, pipes, started)
@@ -164,9 +166,8 @@ class HostSandbox:
         survivors = await self._ending.within(2 * KILL_LIMIT_S, partial(kill_marked, mark, KILL_LIMIT_S))
         if survivors:
             log.error("command.survived", sandbox=self.id, pids=sorted(survivors))
-        elif process is not None:
-            async with asyncio.timeout(KILL_LIMIT_S):
-                await process.wait()
+        elif process is not None and await outlived(process, KILL_LIMIT_S):
+            raise TimeoutError(f"not finished within {KILL_LIMIT_S:g} s")
 
     def _forget_ended(self) -> None:
         self._pipes = {pipe for pipe in self._pipes if not pipe.closed}

@@ -8,6 +8,7 @@ from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 from h2.exceptions import H2Error
 
 from ....domain.errors import AgentCompassError, ConfigError, SandboxBusy, SandboxFailed, SandboxStartFailed
+from ....domain.one_line import one_line
 
 FAILURES = (modal.Error, GRPCError, ProtocolError, H2Error, StreamTerminatedError, OSError, TimeoutError)
 """What a call of the SDK may raise because of the provider or the network."""
@@ -55,7 +56,8 @@ _RULES = (
 
 def explanation(error: BaseException) -> str:
     """What was said, on one line."""
-    return " ".join(str(error).split()) or type(error).__name__
+    silent = "no answer in time" if isinstance(error, TimeoutError) else type(error).__name__
+    return one_line(str(error)) or silent
 
 
 def start_error(error: BaseException, doing: str) -> AgentCompassError:
