@@ -1,11 +1,20 @@
 """The engine is found as the docker command finds it: parameters, variables, contexts, the default socket."""
 
+import errno
 import hashlib
 import json
+import os
+import socket
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from agentcompass.adapters.environments.docker import endpoint as endpoint_module
+from agentcompass.adapters.environments.docker import engine as engine_module
+from agentcompass.adapters.environments.docker import environment as environment_module
 from agentcompass.adapters.environments.docker.endpoint import Endpoint, resolve_endpoint
+from agentcompass.adapters.environments.docker.engine import connect
 from agentcompass.adapters.environments.docker.environment import DockerEnvironment, DockerParameters
 from agentcompass.domain.errors import ConfigError
 from docker_fakes import CORES, FakeEngine
@@ -112,8 +121,22 @@ def test_a_contexts_certificates_are_used(home: dict[str, str]) -> None:
     assert found.socket is None
 
 
-def test_an_ssh_engine_is_passed_on_as_it_is(home: dict[str, str]) -> None:
+def test_an_ssh_engine_is_passed_on_as_it_is(home: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint_module, "find_spec", lambda name: name)
+
     assert resolve_endpoint("ssh://user@engine", None, home).url == "ssh://user@engine"
+
+
+def test_an_ssh_engine_is_refused_where_what_it_needs_is_missing(
+    home: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endpoint_module, "find_spec", lambda name: None)
+    _context(home, "far", "ssh://user@engine")
+
+    for host, context in (("ssh://user@engine", None), (None, "far")):
+        with pytest.raises(ConfigError, match="paramiko is missing") as caught:
+            resolve_endpoint(host, context, home)
+        assert caught.value.hint == "pip install 'docker[ssh]'"
 
 
 def test_missing_key_files_of_the_variables_are_a_fault_of_the_configuration(home: dict[str, str]) -> None:
@@ -129,6 +152,70 @@ def test_a_missing_key_file_of_a_context_is_a_fault_of_the_configuration(home: d
 
     with pytest.raises(ConfigError, match="'remote'"):
         resolve_endpoint(None, "remote", home)
+
+
+def test_key_files_of_a_context_that_may_not_be_seen_are_a_fault_of_the_configuration(
+    home: dict[str, str], close: Callable[[Path], None]
+) -> None:
+    _context(home, "remote", "tcp://engine:2376", tls=True)
+    close(next(Path(home["HOME"]).rglob("key.pem")).parent)
+
+    with pytest.raises(ConfigError, match="'remote'.*Permission denied"):
+        resolve_endpoint(None, "remote", home)
+
+
+@pytest.fixture
+def close(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
+    """From now on nobody, not even root, may look into this folder."""
+
+    def close(folder: Path) -> None:
+        look = os.stat
+
+        def stat(path: Any, **how: Any) -> os.stat_result:
+            if not isinstance(path, int) and folder in Path(os.fsdecode(path)).parents:
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+            return look(path, **how)
+
+        monkeypatch.setattr(os, "stat", stat)
+
+    return close
+
+
+async def test_the_check_tells_of_a_socket_in_a_folder_that_one_may_not_enter(
+    tmp_path: Path, close: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(engine_module, "_knock", refused)
+    close(tmp_path)
+    checks = await DockerEnvironment(DockerParameters(host=f"unix://{tmp_path}/docker.sock")).check()
+
+    assert [(check.name, check.ok) for check in checks] == [("engine", False)]
+    assert checks[0].hint.startswith(f"you may not use '{tmp_path}/docker.sock'")
+
+
+async def test_the_check_of_the_disk_leaves_out_a_folder_that_one_may_not_enter(
+    tmp_path: Path, fake: FakeEngine, close: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = Endpoint(fake.url, "the fake")
+    monkeypatch.setattr(environment_module, "connect", lambda _, timeout_s: connect(found, timeout_s))
+    fake.on("GET /info", lambda request: request.say({"DockerRootDir": f"{tmp_path}/data"}))
+    fake.on("GET /containers/json", lambda request: request.say([]))
+    close(tmp_path)
+    checks = await DockerEnvironment(DockerParameters(host="unix:///var/run/docker.sock")).check()
+
+    assert [check.detail for check in checks if check.name == "disk"] == [f"{tmp_path}/data cannot be seen from here"]
+
+
+async def test_an_engine_that_refuses_is_told_in_a_few_words() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    checks = await DockerEnvironment(DockerParameters(host=f"tcp://127.0.0.1:{port}")).check()
+
+    assert checks[0].detail == (
+        f"no Docker engine answers at 'tcp://127.0.0.1:{port}' (parameter host): Connection refused"
+    )
 
 
 async def test_the_check_tells_of_missing_key_files(monkeypatch: pytest.MonkeyPatch) -> None:

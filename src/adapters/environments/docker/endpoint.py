@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +40,17 @@ def resolve_endpoint(host: str | None, context: str | None, environ: Mapping[str
     """First found wins: parameter `host`, parameter `context`, DOCKER_HOST, DOCKER_CONTEXT, the current context.
 
     Raises:
-        ConfigError: a context that does not exist or cannot be read, or variables or key files that docker refuses.
+        ConfigError: a context that does not exist or cannot be read, variables or key files that docker refuses,
+            or an engine over ssh where paramiko is missing.
     """
+    found = _named(host, context, environ)
+    if found.url.startswith("ssh://") and find_spec("paramiko") is None:
+        message = f"the engine at {found.url!r} ({found.origin}) is used over ssh, for which paramiko is missing"
+        raise ConfigError(message, hint="pip install 'docker[ssh]'")
+    return found
+
+
+def _named(host: str | None, context: str | None, environ: Mapping[str, str]) -> Endpoint:
     if host:
         return _from_environment({**environ, "DOCKER_HOST": host}, "parameter host")
     if context:
@@ -74,7 +84,7 @@ def _from_context(name: str, origin: str, environ: Mapping[str, str]) -> Endpoin
     folder = contexts / "tls" / key / "docker"
     try:
         tls = _context_tls(folder, bool(endpoint.get("SkipTLSVerify")))
-    except DockerException as exc:
+    except (DockerException, OSError) as exc:
         message = f"docker context {name!r} ({origin}) cannot be used: {explanation(exc)}"
         raise ConfigError(message, hint=f"see the key files in {str(folder)!r}") from exc
     return Endpoint(str(endpoint["Host"]), f"context {name!r} ({origin})", tls)

@@ -16,6 +16,7 @@ from docker.errors import DockerException, create_api_error_from_http_exception
 from docker.transport import UnixHTTPAdapter
 
 from ....domain.errors import SandboxStartFailed
+from ....domain.one_line import one_line
 from .endpoint import Endpoint, resolve_endpoint
 from .errors import explanation
 
@@ -108,8 +109,8 @@ def connect(endpoint: Endpoint, timeout_s: float) -> APIClient:
             max_pool_size=_POOLED_CONNECTIONS,
         )
     except (DockerException, requests.RequestException, OSError, ValueError) as exc:  # ValueError: no such URL
-        message = f"no Docker engine answers at {endpoint.url!r} ({endpoint.origin}): {explanation(exc)}"
-        raise SandboxStartFailed(message, hint=_next_step(endpoint)) from exc
+        message = f"no Docker engine answers at {endpoint.url!r} ({endpoint.origin}): {_cause(exc)}"
+        raise SandboxStartFailed(message, hint=_next_step(endpoint, exc)) from exc
     client.headers["Accept-Encoding"] = "identity"
     client.hooks["response"].append(_hand_to_reader)
     if endpoint.socket is not None:
@@ -126,10 +127,20 @@ def _knock(path: Path, timeout_s: float) -> None:
         caller.connect(str(path))
 
 
-def _next_step(endpoint: Endpoint) -> str:
-    path = endpoint.socket
-    if path is not None and path.exists() and not os.access(path, os.W_OK):
-        return f"you may not use {str(path)!r}: join its group, or use another engine with DOCKER_HOST"
+def _cause(error: BaseException) -> str:
+    # What the system said where it said something, without the tale of docker, requests and urllib3 around it.
+    said = explanation(error)
+    one: BaseException | None = error
+    while one is not None:
+        if isinstance(one, OSError) and one.strerror:
+            said = one_line(one.strerror)
+        one = one.__cause__ or one.__context__
+    return said
+
+
+def _next_step(endpoint: Endpoint, error: BaseException) -> str:
+    if endpoint.socket is not None and isinstance(error, PermissionError):
+        return f"you may not use {str(endpoint.socket)!r}: join its group, or use another engine with DOCKER_HOST"
     return "start Docker, or name another engine with DOCKER_HOST or `docker context use`"
 
 

@@ -1,6 +1,7 @@
 """Sandboxes that are containers of a Docker engine, local or remote."""
 
 import asyncio
+import os
 import shutil
 from collections.abc import AsyncIterator, Collection
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -273,7 +274,7 @@ def _checks(endpoint: Endpoint, wanted_cores: float | None) -> list[Check]:
 
 
 def _disk(root: Path, *, local: bool) -> Check:
-    if not local or not root.is_dir():
+    if not local or not os.path.isdir(root):
         return Check(name="disk", ok=True, detail=f"{root} cannot be seen from here")
     free = shutil.disk_usage(root).free
     hint = "" if free >= _LITTLE_DISK else "free some: `docker system df`, `docker image prune`; or set remove_images"
