@@ -1,9 +1,9 @@
 """A run: what is asked for, what is recorded of it, what it comes to."""
 
 import re
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
-from pydantic import Field, JsonValue, field_validator
+from pydantic import AfterValidator, Field, JsonValue
 
 from .attempt import Status
 from .model import NO_USAGE, ModelEndpoint, Usage
@@ -13,11 +13,19 @@ from .value import Value
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
-def path_safe(value: str) -> str:
-    """`value`, where it can name a folder on every file system; else ValueError."""
-    if not _NAME.fullmatch(value):
+def is_path_safe(value: str) -> bool:
+    """Whether it can name a folder on every file system."""
+    return _NAME.fullmatch(value) is not None
+
+
+def _path_safe(value: str) -> str:
+    if not is_path_safe(value):
         raise ValueError(f"{value!r} is not a name: use letters, digits, '.', '_' and '-', 100 at most")
     return value
+
+
+RunLabel: TypeAlias = Annotated[str, AfterValidator(_path_safe)]
+"""Names a folder, and nothing outside the one it is in."""
 
 
 class RunRequest(Value):
@@ -44,23 +52,18 @@ class RunRequest(Value):
     task_concurrency: int = Field(default=4, ge=1)
     max_retries: int = Field(default=1, ge=0)
     """Re-runs of an attempt after a transient error."""
-    run_name: str
-    run_id: str
+    run_name: RunLabel
+    run_id: RunLabel
     reuse: bool = True
     """Resume a stored run of the same id; False refuses it."""
-
-    @field_validator("run_name", "run_id")
-    @classmethod
-    def _path_safe(cls, value: str) -> str:
-        return path_safe(value)
 
 
 class RunInfo(Value):
     """`run_info.json`, and what a resumed run is held against."""
 
     schema_version: int = 1
-    run_name: str
-    run_id: str
+    run_name: RunLabel
+    run_id: RunLabel
     identity: dict[str, JsonValue]
     """Everything that moves a score; a resume with another identity is refused, naming the keys that differ."""
     request: dict[str, JsonValue]

@@ -123,6 +123,18 @@ async def test_list_survives_damaged_runs(tmp_path: Path) -> None:
     assert [line.split()[0] for line in out.splitlines()] == ["RUN", "name/id"]
 
 
+async def test_a_number_that_is_none_in_one_run_costs_no_other(tmp_path: Path) -> None:
+    folder = await stored(tmp_path, {"a": graded()}, run_id="damaged")
+    await stored(tmp_path, {"a": graded()}, run_id="good", tasks=1)
+    document = json.loads((folder / "run_info.json").read_text())
+    document["tasks"] = document["request"]["k"] = "3"
+    (folder / "run_info.json").write_text(json.dumps(document))
+    code, out, _ = command("results", "list", "--results-dir", tmp_path, "--json")
+
+    assert code == 0
+    assert [(run["run_id"], run["counts"]["selected"]) for run in json.loads(out)] == [("damaged", None), ("good", 1)]
+
+
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
 async def test_list_leaves_out_a_run_that_cannot_be_read_and_tells_it(tmp_path: Path) -> None:
     await stored(tmp_path, {"a": graded()}, run_id="good", tasks=1)

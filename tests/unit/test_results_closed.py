@@ -65,6 +65,19 @@ async def test_runs_below_a_closed_name_are_not_told_as_none(tmp_path: Path, clo
     assert len(err.splitlines()) == 1
 
 
+@pytest.mark.parametrize("place", [".", "name"])
+async def test_a_closed_folder_that_no_run_can_be_called_is_passed_over(
+    tmp_path: Path, close: Close, place: str
+) -> None:
+    await stored(tmp_path, {"a": graded()}, tasks=1)
+    (tmp_path / place / "lost+found").mkdir()
+    close(tmp_path / place / "lost+found")
+    code, out, err = command("results", "list", "--results-dir", tmp_path)
+
+    assert (code, err) == (0, "")
+    assert [line.split()[0] for line in out.splitlines()] == ["RUN", "name/id"]
+
+
 async def test_a_closed_results_folder_is_an_error(tmp_path: Path, close: Close) -> None:
     close(tmp_path)
     code, out, err = command("results", "list", "--results-dir", tmp_path)
@@ -122,7 +135,7 @@ async def test_an_export_leaves_out_what_it_cannot_read_with_the_reason(
     assert "cannot be read: [Errno 13] Permission denied" in err
 
 
-@pytest.mark.parametrize("part", ["details", "trajectories", "run_info.json", "summary.json"])
+@pytest.mark.parametrize("part", ["details", "trajectories", "run_info.json"])
 async def test_a_run_with_a_closed_part_is_not_resumed(
     tmp_path: Path, close: Close, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
@@ -134,6 +147,15 @@ async def test_a_run_with_a_closed_part_is_not_resumed(
     monkeypatch.undo()
 
     assert {path: path.read_bytes() for path in files} == files
+
+
+async def test_a_closed_summary_stops_no_resume_as_it_will_be_replaced(tmp_path: Path, close: Close) -> None:
+    close(await stored(tmp_path, {"a": graded()}, tasks=1) / "summary.json")
+    store = FileResultStore(tmp_path, Redactor())
+    records = list(await store.open(run_info(request=REQUEST)))
+    await store.close()
+
+    assert len(records) == 1
 
 
 async def test_a_folder_closed_between_the_opening_and_the_reading_is_an_error(tmp_path: Path, close: Close) -> None:

@@ -6,7 +6,6 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,7 +25,6 @@ from .durable import (
     FolderLock,
     UnreadableResult,
     append_line,
-    read_json_object,
     reading_begins,
     remove_temporaries,
     set_aside,
@@ -113,14 +111,12 @@ class FileResultStore:
 
     @reading_begins()
     def _open(self, run: RunInfo) -> _OpenRun:
-        folder = self._results_dir / _path_safe(run.run_name) / _path_safe(run.run_id)
+        folder = self._results_dir / run.run_name / run.run_id
         lock = _locked(folder)
         try:
             for part in (folder, folder / DETAILS, folder / TRAJECTORIES):
                 remove_temporaries(part)
             stored = self._stored_document(folder)
-            with suppress(UnreadableResult):  # it will be replaced
-                read_json_object(folder / SUMMARY)
             document = started(stored, run, self._redactor)
             identity = identity_digest(document["identity"])
             if stored is None:
@@ -253,12 +249,6 @@ class FileResultStore:
         loop = asyncio.get_running_loop()
         future = loop.run_in_executor(self._opened().pool, context.run, locked)
         return await finished_despite_cancel(future, WRITE_LIMIT_S)
-
-
-def _path_safe(name: str) -> str:
-    if name in ("", ".", "..") or Path(name).name != name:
-        raise ConfigError(f"{name!r} is no name for a run", hint="use letters, digits, '.', '_' and '-'")
-    return name
 
 
 def _locked(folder: Path) -> FolderLock:

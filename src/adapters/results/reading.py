@@ -9,7 +9,7 @@ from typing import Any
 from ...domain.errors import ConfigError
 from ...domain.local_path import local_path
 from ...domain.naming import file_name
-from ...domain.run import RunSummary
+from ...domain.run import RunSummary, is_path_safe
 from ...domain.scoring import Tally
 from ...domain.suggest import did_you_mean, nearest
 from ..support.liveness import process_alive, this_host
@@ -70,7 +70,7 @@ class RunFolders:
 
 @reading_begins()
 def run_folders(results_dir: Path) -> RunFolders:
-    """Which runs there are below `results_dir`.
+    """Which runs there are below `results_dir`; what cannot be read, and is called as no run can be, is none.
 
     Raises:
         ConfigError: there is no such folder, or it cannot be listed now.
@@ -87,7 +87,8 @@ def run_folders(results_dir: Path) -> RunFolders:
                 with found.noting(folder):
                     if is_run(folder):
                         found.runs.append(folder)
-    return found
+    unreadable = {folder: reason for folder, reason in found.unreadable.items() if is_path_safe(folder.name)}
+    return RunFolders(found.runs, unreadable)
 
 
 @reading_begins()
@@ -150,7 +151,7 @@ def read_run(folder: Path) -> StoredRun:
     summary = _stored_summary(folder)
     ended = summary is not None and info.get("ended_at") == summary.ended_at
     if summary is None or not ended:
-        selected = summary.tasks if summary is not None else info.get("tasks")
+        selected = summary.tasks if summary is not None else _number(info, "tasks")
         recounted = _recounted(folder, info, summary, selected)
         return StoredRun(folder, info, recounted, _state(folder, recounted, ended=False), selected is not None)
     return StoredRun(folder, info, summary, _state(folder, summary, ended=True), selection_known=True)
@@ -203,8 +204,8 @@ def _recounted(
     selected = max(selected_tasks or 0, len(files))
     request = info.get("request")
     k = stale.attempts_per_task if stale else max((key.attempt for key, *_ in attempts), default=1)
-    if isinstance(request, dict) and isinstance(request.get("k"), int):
-        k = max(k, request["k"])
+    if isinstance(request, dict):
+        k = max(k, _number(request, "k") or 1)
     tally = Tally(selected, k)
     for key, category, record in attempts:
         tally.add(key, category, record)
@@ -221,6 +222,11 @@ def _recounted(
         ended_at=max((record.ended_at for *_, record in attempts), default=started),
         interrupted=True,
     )
+
+
+def _number(document: Mapping[str, Any], name: str) -> int | None:
+    value = document.get(name)
+    return value if isinstance(value, int) else None
 
 
 def _names(info: Mapping[str, Any]) -> tuple[str, str, str, str]:
