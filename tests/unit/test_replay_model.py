@@ -360,7 +360,7 @@ async def test_recordings_may_be_a_packages_data(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize(
-    "path", ["no/such/folder", "package:no_such_package/recorded", "package:", "package:json/none"]
+    "path", ["no/such/folder", "package:no_such_package/recorded", "package:", "package:json/none", "~nosuch/recorded"]
 )
 def test_a_place_without_recordings_is_refused(path: str) -> None:
     with pytest.raises(ConfigError):
@@ -386,10 +386,12 @@ def test_a_folder_whose_files_do_not_say_whose_they_are_is_refused(tmp_path: Pat
         ('{"content": "a"}\n{"content": \n{"content": "b"}\n', "line 2"),
         ('{"content": "a"}\n[1]\n', "line 2"),
         ('{"content": "a"}\n{"contents": "b"}\n', "reply 2: contents"),
+        (f'{{"content": {"[" * 9999}', "line 1: nested too deeply"),
         ('{"content": 5}\n', "reply 1: content"),
         ('{"tool_calls": [{"id": "a"}]}\n', "reply 1: name"),
         ('{"usage": {"input_tokens": "many"}}\n', "reply 1: input_tokens"),
     ],
+    ids=lambda value: value[:40],
 )
 async def test_a_broken_recording_says_where(tmp_path: Path, text: str, where: str) -> None:
     path = tmp_path / "r.jsonl"
@@ -398,7 +400,7 @@ async def test_a_broken_recording_says_where(tmp_path: Path, text: str, where: s
         await talk(replay(path), "x", 1)
 
 
-@pytest.mark.parametrize("text", ["{", '"words"', '{"match": "x"}', "[1]"])
+@pytest.mark.parametrize("text", ["{", '"words"', '{"match": "x"}', "[1]", "[" * 9999], ids=lambda text: text[:40])
 async def test_a_broken_document_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "r.json"
     path.write_text(text)

@@ -20,12 +20,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from pydantic import ValidationError
 
 from ...domain.errors import ConfigError
+from ...domain.local_path import local_path
 from ...domain.model import Message, ToolCall, Usage
 from ...domain.value import Value
 from .openai_wire import arguments_text, read_usage
@@ -85,7 +85,7 @@ def find_recordings(path: str) -> tuple[Recording, ...]:
 
 def _place(path: str) -> Traversable:
     if not path.startswith(PACKAGE):
-        return Path(path).expanduser()
+        return local_path(path)
     package, *inner = path.removeprefix(PACKAGE).split("/")
     try:
         return files(package).joinpath(*filter(None, inner))
@@ -182,6 +182,8 @@ def _parsed_line(line: str, name: str, number: int) -> Mapping[str, Any] | None:
         if not line.endswith("\n"):
             return None
         raise ConfigError(f"{name}, line {number}: not JSON: {exc}") from exc
+    except RecursionError as exc:
+        raise ConfigError(f"{name}, line {number}: nested too deeply") from exc
     return _object(entry, f"{name}, line {number}")
 
 
@@ -190,6 +192,8 @@ def _document_entries(source: Traversable) -> Iterator[Mapping[str, Any]]:
         document = json.loads(source.read_text(encoding="utf-8"))
     except ValueError as exc:
         raise ConfigError(f"{source.name}: not JSON: {exc}") from exc
+    except RecursionError as exc:
+        raise ConfigError(f"{source.name}: nested too deeply") from exc
     replies = document
     if isinstance(document, dict):
         replies = document.get("replies")
