@@ -6,6 +6,7 @@ from typing import Any, Literal, cast
 
 from pydantic import Field, SecretStr, create_model, field_validator
 
+from ...domain.expanding import expanded
 from ...domain.run import RunLabel
 from ...domain.task import TaskSelection
 from ...domain.value import Parameters
@@ -42,6 +43,13 @@ class RunSettings(Parameters):
     def _named(cls, folder: object) -> object:
         if folder == "":
             raise ValueError("names no folder; write '.' for the current one")
+        return folder
+
+    @field_validator("results_dir", "data_dir")
+    @classmethod
+    def _at_a_home(cls, folder: Path | None) -> Path | None:
+        if folder is not None:
+            expanded(folder)
         return folder
 
 
