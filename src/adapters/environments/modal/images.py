@@ -15,7 +15,7 @@ from ...support.cleanup import exception_seen
 from ...support.retrying import retrying
 from ...support.stage_clock import waiting_for_turn
 from .connection import ModalConnection
-from .errors import FAILURES, start_error
+from .errors import FAILURES, explanation, start_error
 from .parameters import ModalParameters, registry_variables
 
 log = structlog.get_logger()
@@ -61,7 +61,7 @@ class ModalImages:
     async def _build(self, spec: SandboxSpec) -> modal.Image:
         name = image_name(spec)
         log.info("image.build_started", image=name)
-        build = spec.build if spec.image is None and spec.named_image is None else None
+        build = _wanted_build(spec)
         limit_s, limit = (build.timeout_s, "build.timeout_s") if build is not None else (_BUILD_LIMIT_S, "")
         try:
             async with asyncio.timeout(limit_s):
@@ -76,13 +76,18 @@ class ModalImages:
     async def _once(self, spec: SandboxSpec) -> modal.Image:
         app = await self._connection.app()
         self._choose_builder_version()
-        image = self._described(spec, await self._connection.client())
+        client = await self._connection.client()
         try:
+            image = self._described(spec, client)
             return await image.build.aio(app)
         except modal.exception.ImageBuildError as exc:
             error = start_error(exc, f"build of image {image_name(spec)!r}")
             raise type(error)(error.message + await _log_tail(image), hint=error.hint) from exc
         except FAILURES as exc:
+            build = _wanted_build(spec)
+            if build is not None and _is_of_a_file(exc):
+                message = f"build context {str(build.context)!r} cannot be read: {explanation(exc)}"
+                raise SandboxStartFailed(message) from exc
             raise start_error(exc, f"image {image_name(spec)!r}") from exc
 
     def _described(self, spec: SandboxSpec, client: modal.Client) -> modal.Image:
@@ -135,6 +140,18 @@ def image_name(spec: SandboxSpec) -> str:
     if spec.build is None:
         raise ConfigError("no image is given", hint="give `image` or `named_image`, or use a benchmark's recipe")
     return str(spec.build.context / spec.build.dockerfile)
+
+
+def _wanted_build(spec: SandboxSpec) -> ImageBuild | None:
+    return spec.build if spec.image is None and spec.named_image is None else None
+
+
+def _is_of_a_file(error: BaseException) -> bool:
+    return (
+        isinstance(error, OSError)
+        and error.filename is not None
+        and not isinstance(error, (ConnectionError, TimeoutError))
+    )
 
 
 async def _log_tail(image: modal.Image) -> str:
