@@ -1,10 +1,13 @@
 """Where errors end: one line on stderr and exit code 2 for the user's, a traceback and 1 for ours."""
 
 import errno
+import io
+from contextlib import redirect_stderr, redirect_stdout
 from importlib.metadata import version
 
 import pytest
-from agentcompass.app.cli import border
+import typer
+from agentcompass.app.cli import border, main
 from agentcompass.app.cli.lazy import COMMANDS
 from agentcompass.domain.errors import ConfigError
 from command_line import command
@@ -73,6 +76,21 @@ def test_a_disk_that_fails_is_one_line_that_names_the_mend(
     assert ended.code == 1
     assert ended.err.startswith(f"error: full{place}: what is stored is whole; ")
     assert ended.err.count("\n") == 1
+
+
+def test_a_letter_that_the_terminal_lacks_is_its_escape(monkeypatch: pytest.MonkeyPatch) -> None:
+    def prints(*_: object, **__: object) -> None:
+        typer.echo("Model  é 中文")
+        typer.echo("中文", err=True)
+
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="latin-1") for _ in range(2))
+    monkeypatch.setattr(border, "app", prints)
+    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
+        main(["list"])
+    written = [stream.detach().getvalue() for stream in (out, err)]  # type: ignore[attr-defined]  # bytes in memory
+
+    assert ended.value.code == 0
+    assert written == [b"Model  \xe9 \\u4e2d\\u6587\n", b"\\u4e2d\\u6587\n"]
 
 
 def test_an_interrupt_is_exit_code_130(monkeypatch: pytest.MonkeyPatch) -> None:

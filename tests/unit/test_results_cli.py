@@ -333,6 +333,18 @@ async def test_an_export_to_where_no_file_can_be_is_refused_in_a_line(tmp_path: 
     assert re.fullmatch(r"error: '.*' cannot be written: (Is a directory|File exists) .*--output\)\n", err)
 
 
+async def test_a_home_that_is_not_there_is_refused_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    await stored(tmp_path, {"a": graded()}, tasks=1)
+    monkeypatch.chdir(tmp_path)
+    place = ("--results-dir", tmp_path, "--format", "swebench-predictions", "--output", "~nobody-here/x")
+    code, _, err = command("results", "export", "id", *place)
+    shown = command("results", "show", "~nobody-here/id", "--results-dir", tmp_path)
+
+    assert (code, shown.code) == (2, 2)
+    assert "no home folder is known for '~nobody-here'" in err
+    assert shown.err.startswith("error: no run '~nobody-here/id' in ")
+
+
 async def test_reading_changes_nothing(tmp_path: Path) -> None:
     folder = await stored(tmp_path, {"a": graded()}, tasks=1)
     before = {path: os.stat(path).st_mtime_ns for path in folder.rglob("*")}  # noqa: ASYNC240 - nothing else waits

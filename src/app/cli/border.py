@@ -1,6 +1,7 @@
 """The border of the command line, where errors end: the user's in one line, ours with a traceback."""
 
 import errno
+import io
 import sys
 import traceback
 from collections.abc import Sequence
@@ -30,8 +31,16 @@ app = typer.Typer(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit: what the user did wrong is a line on stderr, for each fault, and exit code 2."""
     collect_rarely()
+    _print_whatever_comes()
     given = sys.argv[1:] if arguments is None else arguments
     sys.exit(_exit_code(given or ["--help"]))
+
+
+def _print_whatever_comes() -> None:
+    """A letter that the terminal's encoding lacks is its escape, rather than the end of a run that is done."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _print_version(wanted: bool) -> None:

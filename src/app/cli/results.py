@@ -10,7 +10,7 @@ import typer
 from ...adapters.results.reading import find_run, find_task, read_run, read_runs, read_tasks
 from ...adapters.results.swebench_export import ExportFormat, export_run
 from ...adapters.results.views import run_json, run_list, run_page, task_page
-from ...domain.local_path import local_path
+from ...domain.expanding import expanded
 from ...domain.one_line import one_line, printable
 from ..settings import Flags, load_results_dir
 from . import options
@@ -83,7 +83,7 @@ def export(
 ) -> None:
     """Write a run for SWE-bench's own tools. Exit code 1: some instances are left out or missing; stderr tells."""
     stored = read_run(find_run(_folder(results_dir, config), run))
-    exported = export_run(stored, form, attempt, local_path(output))
+    exported = export_run(stored, form, attempt, expanded(output))
     for instance, reason in exported.left_out.items():
         typer.echo(f"left out {one_line(instance)}: {one_line(reason)}", err=True)
     for reason in exported.unfinished:
