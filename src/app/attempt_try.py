@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 import structlog
@@ -38,6 +38,7 @@ from ..domain.sandbox import SandboxOwner, SandboxSpec
 from ..domain.task import KNOWN_BAD, Grade, GradingMode, PreparedTask, Submission, Task
 from .clock import now_iso
 from .metering import MeteredModel
+from .plugins import plugin_border
 
 log = structlog.get_logger()
 MAX_RETRY_WAIT_S = 60.0
@@ -293,10 +294,11 @@ class AttemptTry:
             started = time.monotonic()
             self._ports.emit(StageEntered(key=self._key, stage=Stage.STOP, try_number=self._number))
             try:
-                await stack.aclose()
-            except Exception as exc:  # noqa: BLE001 - a plug-in's; a failed stop must not hide the attempt's own outcome
+                with plugin_border(SandboxFailed):
+                    await stack.aclose()
+            except AgentCompassError as exc:  # a failed stop must not hide the attempt's own outcome
                 last = self._sandboxes[-1].id if self._sandboxes else None
-                log.error("sandbox.leaked", sandbox=last, error=str(exc) or type(exc).__name__, exc_info=exc)
+                log.error("sandbox.leaked", sandbox=last, error=str(exc), exc_info=exc)
             finally:
                 self._add_timing(Stage.STOP, started)
 
@@ -310,7 +312,7 @@ class AttemptTry:
         started = self._stage_started
         try:
             async with stage_clock(limit_s) as clock:
-                with _plugin_border(stage, broken):
+                with plugin_border(lambda fault: broken(f"{stage} broke: {fault}")):
                     yield
         except TimeoutError as exc:
             if not clock.expired:
@@ -325,13 +327,3 @@ class AttemptTry:
     async def _record_step(self, step: Step) -> None:
         self._steps += 1
         await self._ports.store.append_step(self._key, step)
-
-
-@contextmanager
-def _plugin_border(stage: Stage, broken: type[AgentCompassError]) -> Iterator[None]:
-    try:
-        yield
-    except AgentCompassError:
-        raise
-    except Exception as exc:
-        raise broken(f"{stage} broke: {type(exc).__name__}: {exc}") from exc

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import structlog
 
+from ..adapters.results.durable import is_folder, reading_begins
 from ..adapters.support.liveness import this_host, this_process
 from ..domain.attempt import AttemptKey, AttemptRecord, EarlierTry
-from ..domain.errors import ConfigError
+from ..domain.errors import AgentCompassError, ConfigError
 from ..domain.events import AttemptEnded, Event, RunEnded, RunInterrupted, RunStarted
 from ..domain.model import NO_MODEL
 from ..domain.planning import planned
@@ -25,6 +26,7 @@ from .attempt_try import AttemptPorts, needs_sandbox
 from .clock import now_iso
 from .identity import identity
 from .interrupts import Interrupts
+from .plugins import plugin_border
 from .preflight import refuse_unready
 from .specs import SpecResolver
 from .sweep import dead_runs_swept
@@ -77,6 +79,7 @@ class RunEvaluation:
         self._workers: list[asyncio.Task[None]] = []
         self._earlier: dict[AttemptKey, tuple[EarlierTry, ...]] = {}
         self._tally = Tally(0, request.k)
+        self._not_shown: set[str] = set()
         self._started_at = now_iso()
 
     async def run(self, timeout_seconds: float | None = None) -> RunOutcome:
@@ -87,7 +90,8 @@ class RunEvaluation:
         """
         ports = self._ports
         tasks = await self.load_tasks()
-        is_new = not ports.folder.exists()
+        with reading_begins():
+            is_new = not is_folder(ports.folder)
         if is_new:
             await self._refuse_unready()
         try:
@@ -123,7 +127,7 @@ class RunEvaluation:
 
     async def _refuse_unready(self) -> None:
         if needs_sandbox(self._ports.harness, self._ports.benchmark):
-            await refuse_unready(self._ports.environment)
+            await refuse_unready(self._ports.environment, self._request.environment)
 
     def _refuse_bad_pair(self) -> None:
         """A harness that hands on a model that is none, or with a limit on a cost that nobody knows."""
@@ -218,7 +222,15 @@ class RunEvaluation:
             worker.cancel()
 
     def _emit(self, event: Event) -> None:
-        self._ports.progress.on(event)
+        """Show it. A display that breaks is an event, once for each kind of what it could not show."""
+        kind = type(event).__name__
+        try:
+            with plugin_border(AgentCompassError):
+                self._ports.progress.on(event)
+        except AgentCompassError as exc:
+            if kind not in self._not_shown:
+                self._not_shown.add(kind)
+                log.warning("progress.failed", kind=kind, error=str(exc), exc_info=exc)
 
     def _info(self, tasks: Sequence[Task]) -> RunInfo:
         request, ports = self._request, self._ports

@@ -3,16 +3,16 @@
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ..adapters.progress import make_progress
-from ..domain.ports import Environment, Model, Progress
+from ..domain.ports import Progress
 from ..domain.run import RunRequest
 from .container import Container, Places
 from .logs import Logs, logging_to
+from .plugins import closing
 from .requests import run_settings
 from .run_evaluation import RunOutcome
 from .run_log import LoggedProgress
@@ -90,14 +90,3 @@ async def evaluate(
         container.progress.override(LoggedProgress(logs, progress))
         async with closing(container.environment(), container.model()):
             return await container.evaluation().run(timeout_seconds)
-
-
-@asynccontextmanager
-async def closing(environment: Environment, model: Model | None) -> AsyncIterator[None]:
-    """Inside, both may be used; afterwards their connections are closed."""
-    try:
-        yield
-    finally:
-        if model is not None:
-            await model.close()
-        await environment.close()

@@ -7,9 +7,10 @@ from contextlib import asynccontextmanager
 import structlog
 
 from ..adapters.support.liveness import dead_runs
-from ..domain.errors import SandboxFailed
+from ..domain.errors import AgentCompassError, SandboxFailed
 from ..domain.ports import Environment
 from ..domain.sandbox import SweepSelector, SweptSandbox
+from .plugins import bounded_call
 
 log = structlog.get_logger()
 SWEEP_LIMIT_S = 300.0
@@ -29,19 +30,20 @@ async def dead_runs_swept(environment: Environment) -> AsyncIterator[None]:
 
 
 async def bounded_sweep(environment: Environment, selector: SweepSelector) -> list[SweptSandbox]:
-    """As the port's `sweep`. Raises SandboxFailed: it has not ended within `SWEEP_LIMIT_S`."""
-    try:
-        async with asyncio.timeout(SWEEP_LIMIT_S):
-            return await environment.sweep(selector)
-    except TimeoutError as exc:
-        raise SandboxFailed(f"its sweep has not ended within {SWEEP_LIMIT_S:g} s", hint="sweep again") from exc
+    """As the port's `sweep`.
+
+    Raises:
+        AgentCompassError: as it came; SandboxFailed where it broke, or has not ended within `SWEEP_LIMIT_S`.
+    """
+    late = SandboxFailed(f"its sweep has not ended within {SWEEP_LIMIT_S:g} s", hint="sweep again")
+    return await bounded_call(lambda: environment.sweep(selector), SWEEP_LIMIT_S, late)
 
 
 async def _sweep(environment: Environment) -> None:
     try:
         swept = await bounded_sweep(environment, dead_runs())
-    except Exception as exc:  # noqa: BLE001 - a plug-in; the run does not need it
-        log.warning("sweep.failed", environment=environment.name, error=str(exc) or type(exc).__name__)
+    except AgentCompassError as exc:
+        log.warning("sweep.failed", environment=environment.name, error=str(exc))
         return
     for sandbox in swept:
         _report(sandbox)

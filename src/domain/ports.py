@@ -2,7 +2,8 @@
 
 Each adapter class names its settings section as `Parameters`, a subclass of `domain.value.Parameters`, and is built
 from an instance of it (see each port). A lifetime is an `async with`. What the world did is a result; what a
-provider failed to do is an error of `domain.errors`.
+provider failed to do is an error of `domain.errors`. Whatever else a method raises, also an exit or a cancellation
+that nobody asked for, is taken for its own fault.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -127,7 +128,7 @@ class Environment(Protocol):
         """Stop what `selector` selects, among sandboxes that this tool labelled; one failure does not end the sweep."""
 
     async def close(self) -> None:
-        """Let connections go. Sandboxes are not touched."""
+        """Let connections go. Sandboxes are not touched. A failure is logged by the caller; it ends nothing."""
 
 
 class Model(Protocol):
@@ -154,7 +155,7 @@ class Model(Protocol):
         """
 
     async def close(self) -> None:
-        """Let connections go."""
+        """Let connections go; as `Environment.close`."""
 
 
 class Harness(Protocol):
@@ -268,7 +269,7 @@ class ResultStore(Protocol):
 
 
 class Progress(Protocol):
-    """A display. Never raises, never blocks for long."""
+    """A display. Never raises, never blocks for long; one that does raise misses that event, and the run goes on."""
 
     def on(self, event: Event) -> None:
         """Show `event`. RunStarted comes first; RunEnded comes last, on every path."""

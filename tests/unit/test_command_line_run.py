@@ -76,7 +76,7 @@ def test_an_environment_that_is_not_ready_is_one_line_and_nothing_is_made(
     code, out, err = command("run", *TRIPLE, "--env", f"{__name__}:NotReady", *results)
 
     assert (code, out) == (2, "")
-    assert err == "error: environment 'fake' is not ready: engine: no answer (start it)\n"
+    assert err == f"error: environment '{__name__}:NotReady' is not ready: engine: no answer (start it)\n"
     assert list(tmp_path.iterdir()) == []
 
 

@@ -5,6 +5,7 @@ import threading
 
 import pytest
 from agentcompass.adapters.harnesses.agent_thread import CallCut, LoopCalls, run_in_thread
+from agentcompass.domain.errors import HarnessFailed
 from structlog.testing import capture_logs
 
 
@@ -39,6 +40,14 @@ async def test_an_error_comes_back_as_it_is() -> None:
         await run_in_thread(work, name="t")
 
     assert caught.value is error
+
+
+async def test_a_call_that_exits_is_the_harnesss_failure_and_no_end_of_the_loop() -> None:
+    async def exits() -> None:
+        raise SystemExit(0)
+
+    with pytest.raises(HarnessFailed, match="SystemExit: 0"):
+        await run_in_thread(lambda calls: calls(exits), name="t")
 
 
 async def test_after_the_cut_every_further_call_raises() -> None:

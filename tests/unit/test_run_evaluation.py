@@ -197,6 +197,25 @@ async def test_a_wrong_answer_is_a_zero_and_a_graded_run_exits_with_0() -> None:
             Stage.GRADE,
             "VerifierFailed",
         ),
+        (
+            {"environment": FakeEnvironment(open_faults={1: asyncio.CancelledError()})},
+            Status.RUN_ERROR,
+            Stage.START,
+            "SandboxFailed",
+        ),
+        ({"harness": FakeHarness(result=raising(SystemExit(0)))}, Status.RUN_ERROR, Stage.AGENT, "HarnessFailed"),
+        (
+            {"benchmark": FakeBenchmark(on_collect=raising(BaseException("panic")))},
+            Status.RUN_ERROR,
+            Stage.COLLECT,
+            "BenchmarkBroken",
+        ),
+        (
+            {"benchmark": FakeBenchmark(on_grade=raising(asyncio.CancelledError()))},
+            Status.EVAL_ERROR,
+            Stage.GRADE,
+            "BenchmarkBroken",
+        ),
     ],
 )
 async def test_what_breaks_in_a_stage_is_an_error_of_that_stage_and_never_a_score(
@@ -213,6 +232,48 @@ async def test_what_breaks_in_a_stage_is_an_error_of_that_stage_and_never_a_scor
     assert outcome.summary.counts.errors == 1
     assert outcome.exit_code == 1
     assert world.environment.live == {}
+
+
+async def test_a_cancellation_that_nobody_asked_for_costs_one_attempt_and_no_worker() -> None:
+    world = World(tasks=20)
+
+    def sometimes(*_: object) -> HarnessResult:
+        if world.harness.runs <= 2:
+            raise asyncio.CancelledError
+        return HarnessResult(exit_reason=ExitReason.SUBMITTED, submission=b"42")
+
+    world.harness = FakeHarness(result=sometimes)
+    outcome = await world.start(task_concurrency=2)
+
+    assert outcome.summary.counts.correct == 18
+    assert outcome.summary.counts.errors == 2
+    assert world.store.records[FIRST].error == "agent: agent broke: CancelledError"
+
+
+async def test_a_display_that_breaks_is_told_once_for_each_kind_of_event_and_leaks_nothing() -> None:
+    world = World()
+
+    def breaks(event: Event) -> None:
+        if not isinstance(event, RunStarted):
+            raise SystemExit(0)
+
+    world.progress.on = breaks  # type: ignore[method-assign]
+    with capture_logs() as events:
+        outcome = await world.start()
+
+    assert outcome.exit_code == 0
+    assert world.environment.live == {}
+    assert [(event["event"], event["kind"]) for event in events] == [
+        ("progress.failed", kind) for kind in ("StageEntered", "AttemptEnded", "RunEnded")
+    ]
+
+
+async def test_a_run_folder_that_cannot_be_looked_at_is_the_users_error_in_one_line(tmp_path: Path) -> None:
+    world = World(folder=tmp_path / ("x" * 300))
+
+    with pytest.raises(ConfigError, match="cannot be read: File name too long"):
+        await world.start()
+    assert world.environment.opened == 0
 
 
 async def test_stopping_is_timed_also_after_an_error() -> None:
@@ -588,8 +649,19 @@ async def test_a_verdict_holds_when_the_run_is_cut_while_the_sandbox_stops(mode:
     assert record.failure is None
 
 
-@pytest.mark.parametrize("error", [SandboxLost("gone"), TimeoutError(), ValueError("a bug")])
-async def test_a_stop_that_fails_is_an_error_event_and_ends_neither_the_run_nor_the_verdict(error: Exception) -> None:
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (SandboxLost("gone"), "gone"),
+        (TimeoutError(), "TimeoutError"),
+        (ValueError("a bug"), "ValueError: a bug"),
+        (asyncio.CancelledError(), "CancelledError"),
+        (SystemExit(0), "SystemExit: 0"),
+    ],
+)
+async def test_a_stop_that_fails_is_an_error_event_and_ends_neither_the_run_nor_the_verdict(
+    error: BaseException, told: str
+) -> None:
     async def stop() -> None:
         raise error
 
@@ -600,7 +672,7 @@ async def test_a_stop_that_fails_is_an_error_event_and_ends_neither_the_run_nor_
 
     assert outcome.summary.counts.correct == 3
     assert len(leaked) == world.environment.opened
-    assert {(event["log_level"], event["error"]) for event in leaked} == {("error", str(error) or "TimeoutError")}
+    assert {(event["log_level"], event["error"]) for event in leaked} == {("error", told)}
     assert all(event["sandbox"] for event in leaked)
 
 
@@ -818,14 +890,14 @@ async def test_what_an_agent_with_the_models_address_spends_is_unknown() -> None
 class Unready(FakeEnvironment):
     """An environment whose `check` answers as told, and is counted."""
 
-    def __init__(self, *answers: Check | Exception) -> None:
+    def __init__(self, *answers: Check | BaseException) -> None:
         super().__init__()
         self.answers, self.asked = answers, 0
 
     async def check(self) -> list[Check]:
         self.asked += 1
         for answer in self.answers:
-            if isinstance(answer, Exception):
+            if isinstance(answer, BaseException):
                 raise answer
         return [answer for answer in self.answers if isinstance(answer, Check)]
 
@@ -839,17 +911,25 @@ FINE = Check(name="platform", ok=True, detail="linux")
     [
         ((FINE, NO_ENGINE), r"environment 'fake' is not ready: engine: no answer \(start it\)"),
         ((OSError("no socket"),), r"environment 'fake' is not ready: check: OSError: no socket"),
-        ((TimeoutError(),), "no answer within"),
+        ((TimeoutError("of its own"),), "check: TimeoutError: of its own"),
+        ((SystemExit(0),), "check: SystemExit: 0"),
     ],
 )
 async def test_an_environment_that_is_not_ready_refuses_the_run_before_anything_is_made(
-    answers: tuple[Check | Exception, ...], told: str
+    answers: tuple[Check | BaseException, ...], told: str
 ) -> None:
     world = World(environment=Unready(*answers))
     with pytest.raises(ConfigError, match=told):
         await world.start()
 
     assert (world.environment.opened, world.store.run, list(world.progress.events)) == (0, None, [])
+
+
+async def test_an_environment_that_is_not_ready_is_called_what_the_user_named() -> None:
+    world = World(environment=Unready(FINE.model_copy(update={"ok": False})))
+
+    with pytest.raises(ConfigError, match=r"'mine:Fake' is not ready.*\(see agentcompass doctor mine:Fake\)"):
+        await world.start(environment="mine:Fake")
 
 
 async def test_an_environment_that_does_not_answer_refuses_the_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,6 +117,21 @@ async def test_a_sweep_that_fails_is_no_matter_to_the_run() -> None:
     assert [entry["event"] for entry in logs] == ["sweep.failed"]
 
 
+@pytest.mark.parametrize("error", [TimeoutError("of its own"), SystemExit(0), asyncio.CancelledError()])
+async def test_a_sweep_that_breaks_is_told_as_it_broke_and_no_matter_to_the_run(error: BaseException) -> None:
+    class Breaking(FakeEnvironment):
+        async def sweep(self, selector: SweepSelector) -> list[SweptSandbox]:
+            raise error
+
+    with capture_logs() as logs:
+        async with dead_runs_swept(Breaking()):
+            pass
+
+    assert [(entry["event"], entry["error"].partition(":")[0]) for entry in logs] == [
+        ("sweep.failed", type(error).__name__)
+    ]
+
+
 async def test_an_error_of_the_run_goes_before_the_sweep() -> None:
     with pytest.raises(KeyError):
         async with dead_runs_swept(Littered()):
@@ -163,7 +178,10 @@ def test_cleanup_of_all_tells_what_it_passed_over(monkeypatch: pytest.MonkeyPatc
 def test_cleanup_of_an_environment_that_fails_to_be_swept_is_an_error() -> None:
     code, said = cleanup("--env", f"{__name__}:Unreachable")
 
-    assert (code, said) == (2, "error: environment 'fake': no answer (give the same command again)\n")
+    assert (code, said) == (
+        2,
+        f"error: environment '{__name__}:Unreachable': no answer (give the same command again)\n",
+    )
 
 
 async def test_a_sweep_that_hangs_is_told_as_one(monkeypatch: pytest.MonkeyPatch) -> None:

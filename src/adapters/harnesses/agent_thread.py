@@ -45,7 +45,10 @@ class LoopCalls:
             return
 
         async def awaited() -> T:
-            return await make()
+            try:
+                return await make()
+            except SystemExit as exc:  # in a task of its own it would end the event loop
+                raise HarnessFailed(f"a call of the agent exited: SystemExit: {exc}") from exc
 
         self._task = self._loop.create_task(awaited(), context=self._context)
         self._task.add_done_callback(partial(_settle, outcome))

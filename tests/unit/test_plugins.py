@@ -1,0 +1,111 @@
+"""Where plug-ins are called: what of theirs is their fault, and what is passed on."""
+
+import asyncio
+from typing import ClassVar
+
+import pytest
+from agentcompass.app import plugins
+from agentcompass.app.plugins import closing, plugin_border
+from agentcompass.domain.errors import HarnessFailed, ModelBusy, SandboxFailed
+from agentcompass.testing.fakes import FakeEnvironment, FakeModel
+from cancelling import cancelled
+from command_line import command
+from structlog.testing import capture_logs
+
+FAKES = "agentcompass.testing.fakes"
+
+
+class NotClosing(FakeEnvironment):
+    """Breaks when it is closed."""
+
+    name: ClassVar[str] = "not_closing"
+
+    async def close(self) -> None:
+        raise RuntimeError("a bug")
+
+
+class Hanging(FakeEnvironment):
+    """Never ends to close."""
+
+    async def close(self) -> None:
+        await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (KeyError("x"), "KeyError: 'x'"),
+        (SystemExit(), "SystemExit"),
+        (asyncio.CancelledError(), "CancelledError"),
+        (BaseException("panic"), "BaseException: panic"),
+    ],
+)
+async def test_what_a_plug_in_raises_is_its_own_failure(error: BaseException, told: str) -> None:
+    with pytest.raises(HarnessFailed) as caught, plugin_border(HarnessFailed):
+        raise error
+
+    assert (caught.value.message, caught.value.__cause__) == (told, error)
+
+
+@pytest.mark.parametrize("error", [ModelBusy("500"), KeyboardInterrupt(), GeneratorExit()])
+async def test_our_own_errors_and_a_ctrl_c_are_passed_on(error: BaseException) -> None:
+    with pytest.raises(type(error)), plugin_border(HarnessFailed):
+        raise error
+
+
+async def test_a_cancellation_that_was_asked_for_is_passed_on() -> None:
+    async def called() -> None:
+        with plugin_border(HarnessFailed):
+            await asyncio.Event().wait()
+
+    running = asyncio.create_task(called())
+    await asyncio.sleep(0)
+
+    assert await cancelled(running)
+
+
+async def test_a_time_limit_around_a_plug_in_is_passed_on() -> None:
+    async def limited() -> None:
+        async with asyncio.timeout(0.01):
+            with plugin_border(HarnessFailed):
+                await asyncio.Event().wait()
+
+    with pytest.raises(TimeoutError):
+        await limited()
+
+
+@pytest.mark.parametrize(
+    ("environment", "told"), [(NotClosing(), "RuntimeError: a bug"), (Hanging(), "not closed within 0.01 s")]
+)
+async def test_a_close_that_fails_is_an_event_and_hides_nothing(
+    environment: FakeEnvironment, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugins, "CLOSE_LIMIT_S", 0.01)
+    with capture_logs() as events, pytest.raises(SandboxFailed, match="the outcome"):
+        async with closing(environment):
+            raise SandboxFailed("the outcome")
+
+    assert [(event["event"], event["error"]) for event in events] == [("adapter.not_closed", told)]
+
+
+async def test_the_environment_is_closed_also_where_the_models_close_fails() -> None:
+    class Model(FakeModel):
+        async def close(self) -> None:
+            raise RuntimeError("a bug")
+
+    environment = FakeEnvironment()
+    with capture_logs() as events:
+        async with closing(environment, Model()):
+            pass
+
+    assert environment.closed
+    assert [event["adapter"] for event in events] == ["fake"]
+
+
+def test_a_finished_run_has_its_table_also_where_its_environment_does_not_close(tmp_path: object) -> None:
+    words = (f"{FAKES}:FakeBenchmark", f"{FAKES}:FakeHarness", "none", "--env", f"{__name__}:NotClosing")
+    code, out, err = command("run", *words, "--results-dir", tmp_path, "--progress", "none")
+
+    assert (code, "Score" in out) == (0, True)
+    assert err.count("\n") == 1
+    assert "adapter.not_closed adapter=not_closing error='RuntimeError: a bug'" in err
