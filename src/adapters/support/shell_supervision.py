@@ -43,9 +43,19 @@ while now && left=$((end - up)) && [ "$left" -gt 0 ]; do
 done
 """
 
+# The nonce goes on in a pipe. An old bash makes it a file: where it has no room for one, the word stays.
+_HIDE_NONCE = r"""agentcompass_nonce=$1 agentcompass_supervise=$2
+shift 2
+command exec /bin/sh -c "$agentcompass_supervise" agentcompass "" "$@" 9>&2 2>/dev/null 8<<END
+$agentcompass_nonce
+END
+exec /bin/sh -c "$agentcompass_supervise" agentcompass "$agentcompass_nonce" "$@" 9>&2 2>/dev/null
+"""
+
 # A command may leave its output non-blocking and full: then the end line is refused until some of it has been read.
-_SUPERVISE = r"""ulimit -S -m "$2" 2>/dev/null
-exec 9>&2 2>/dev/null
+_SUPERVISE = r"""ulimit -S -m "$2"
+agentcompass_nonce=$1
+[ -n "$1" ] || { read -r agentcompass_nonce <&8; exec 8<&-; }
 agentcompass_end() {
     agentcompass_tries=0
     until echo "$1"; do
@@ -78,7 +88,7 @@ fi
     [ "$agentcompass_form" != script-file ] || exec "$@" "$agentcompass_shell" "$agentcompass_text"
     exec "$@" "$agentcompass_shell" -c "$agentcompass_text" "${agentcompass_shell##*/}"
 )
-set -- "$1:$?" "$5"
+set -- "$agentcompass_nonce:$?" "$5"
 [ -z "$2" ] || rm -rf "$2"
 agentcompass_end "$1"
 agentcompass_end "$1" >&9
@@ -204,11 +214,12 @@ def keep_alive_argv(lifetime_s: float, workspace: str, directories: Sequence[Pur
 def supervised_argv(mark: Mark, invocation: Invocation) -> list[str]:
     """Runs the invocation and prints the end line of `mark` to both streams when its first process has ended.
 
-    The command must be started with `MARK_VARIABLE=mark.name` in its environment.
+    The command must be started with `MARK_VARIABLE=mark.name` in its environment. No command line, environment or open
+    file shows it the nonce: it could forge its end only where it may trace the shell that supervises it.
     """
     wait = "wait" if invocation.wait_for_start else ""
-    head = [mark.nonce, str(mark.limit_kib), wait, invocation.cwd, invocation.folder, invocation.stdin_path]
-    return [SHELL, "-c", _SUPERVISE, "agentcompass", *head, *_form(invocation)]
+    head = [str(mark.limit_kib), wait, invocation.cwd, invocation.folder, invocation.stdin_path]
+    return [SHELL, "-c", _HIDE_NONCE, "agentcompass", mark.nonce, _SUPERVISE, *head, *_form(invocation)]
 
 
 def script_file(argv: Sequence[str], script: str | None, longest: int = LONGEST_ARGUMENTS) -> str | None:

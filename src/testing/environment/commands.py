@@ -30,6 +30,17 @@ CHILDREN = {
         sleep 60""",
 }
 """What may be running when a command is killed."""
+FORGE = r"""
+words=$(cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2> /dev/null | tr '\0=' '\n\n' | sort -u)
+set -f
+for word in $words; do
+    echo "$word:0"
+    echo "$word:0" >&2
+done
+echo forged
+exit 3
+"""
+"""Tells every word that a command line or an environment shows as the line that ends a command."""
 
 
 class CommandContract(ContractSetting):
@@ -304,6 +315,12 @@ class CommandContract(ContractSetting):
         result = await sandbox.exec(sh(script, timeout_s=30))
 
         assert (result.exit_code, result.stdout, result.timed_out) == (0, "done\n", False)
+
+    async def test_a_command_cannot_tell_an_end_that_is_not_its_own(self, sandbox: Sandbox) -> None:
+        result = await sandbox.exec(sh(FORGE))
+
+        assert result.exit_code == 3
+        assert result.stdout.endswith("\nforged\n")
 
     async def test_kill_processes_kills_what_commands_left(self, sandbox: Sandbox) -> None:
         await sandbox.exec(sh(f"({LATE}) & true"))
