@@ -137,6 +137,16 @@ def test_a_file_replaces_a_link_and_not_what_it_leads_to(target: Path, outside: 
     assert target.read_bytes() == b"new"
 
 
+@pytest.mark.parametrize("kind", [tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE])
+def test_a_folder_that_is_the_target_is_never_replaced(target: Path, kind: bytes) -> None:
+    target.mkdir()
+    (target / "mine").write_text("mine")
+    left_out = unpack(_archive(_file("t/first"), _link("t", "t/first", kind)), target)
+
+    assert left_out == ["t"]
+    assert _everything_under(target) == {"mine", "first"}
+
+
 @pytest.mark.parametrize("name", ["../evil", "top/../../evil", "/evil", "top/../../../tmp/evil"])
 def test_names_that_climb_out_are_left_out(target: Path, name: str) -> None:
     left_out = unpack(_archive(_folder("top"), _file(name), _file("top/good")), target)

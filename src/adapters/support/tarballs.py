@@ -73,7 +73,8 @@ def unpack(archive: IO[bytes], target: Path) -> list[str]:
 
     The single top-level name is dropped: a file becomes `target`, a folder's content goes into it. Permissions are
     kept, and the owner may always read and write. Left out, named in the result and logged as `archive.reduced`:
-    whatever would lie outside `target`, symbolic links that lead outside it, and devices, pipes and sockets.
+    whatever would lie outside `target`, symbolic links that lead outside it, devices, pipes and sockets, and a file
+    where `target` is a folder, which it would replace.
 
     Raises:
         tarfile.TarError: not a tar stream, or a torn one.
@@ -103,6 +104,8 @@ class _Unpacking:
             self.left_out.append(member.name)
         elif member.isdir():
             self._add_folder(path, member)
+        elif path == self._target and os.path.isdir(path):
+            self.left_out.append(member.name)
         elif member.isreg():
             content = tar.extractfile(member)
             assert content is not None

@@ -213,6 +213,15 @@ class FileCommandContract(ContractSetting):
 
         assert found == {"file": ("file", 0o644, b"mine")}
 
+    async def test_a_download_never_replaces_a_local_folder_by_a_file(
+        self, sandbox: Sandbox, spec: SandboxSpec, tmp_path: Path
+    ) -> None:
+        mine = _file(tmp_path / "back" / "mine", b"mine")
+        await sandbox.exec(sh("printf x > made"))
+        await sandbox.download(root_of(spec) / "made", tmp_path / "back")
+
+        assert mine.read_bytes() == b"mine"
+
     async def test_directories_of_the_spec_are_there_and_writable_by_all(
         self, environment: Environment, spec: SandboxSpec, owner: SandboxOwner
     ) -> None:
