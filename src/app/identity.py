@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable
 
 from pydantic import JsonValue, SecretStr
 
-from ..domain.ports import Benchmark
+from ..domain.ports import Benchmark, Harness
 from ..domain.resolving import SPEC_FIELDS
 from ..domain.run import RunRequest
 from ..domain.task import Task
@@ -14,6 +14,7 @@ from ..domain.value import Parameters
 
 def identity(
     request: RunRequest,
+    harness: Harness,
     benchmark: Benchmark,
     tasks: Iterable[Task],
     parameters: dict[str, Parameters],
@@ -28,6 +29,7 @@ def identity(
         for section, values in sorted(parameters.items())
         for name, value in score_moving(values, explicit.get(section, ())).items()
     }
+    own |= {f"harness_files.{name}": value for name, value in harness.files().items()}
     chosen: dict[str, JsonValue] = {
         "benchmark": request.benchmark,
         "harness": request.harness,

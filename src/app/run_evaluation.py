@@ -237,7 +237,7 @@ class RunEvaluation:
         return RunInfo(
             run_name=request.run_name,
             run_id=request.run_id,
-            identity=identity(request, ports.benchmark, tasks, ports.parameters),
+            identity=identity(request, ports.harness, ports.benchmark, tasks, ports.parameters),
             request=request.model_dump(mode="json"),
             versions=versions(),
             dataset=dict(ports.benchmark.dataset()),

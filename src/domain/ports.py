@@ -168,6 +168,13 @@ class Harness(Protocol):
     def exposes_model(self) -> bool:
         """Whether the agent program is given the endpoint and calls it by itself: what it spends is then unknown."""
 
+    def files(self) -> Mapping[str, JsonValue]:
+        """The content of local files that make the agent, a SHA-256 each (never a path): part of the run's identity.
+
+        Raises:
+            ConfigError: one cannot be read.
+        """
+
     async def run(
         self, task: PreparedTask, sandbox: Sandbox | None, model: Model | None, context: AttemptContext
     ) -> HarnessResult:

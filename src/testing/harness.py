@@ -1,6 +1,7 @@
 """What every harness promises: its ports' errors pass through, a cancelled run leaves nothing, runs do not mix."""
 
 import asyncio
+import re
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -20,6 +21,7 @@ from .fakes import FakeEnvironment, FakeModel, FakeSandbox
 from .fakes.model import Reply
 
 SIDE_BY_SIDE = 50
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def prepared_task(task_id: str = "task-1") -> PreparedTask:
@@ -89,6 +91,13 @@ class HarnessContract:
         task_id = recording.context.task_id
         async with self.sandbox(environment, task_id) as sandbox:
             return await harness.run(self.prepared(task_id), sandbox, model, recording.context)
+
+    def test_its_files_are_told_by_their_content(self) -> None:
+        """A SHA-256 each, and the same ones again have the same."""
+        told = dict(self.make().files())
+
+        assert dict(self.make().files()) == told
+        assert all(_SHA256.fullmatch(str(value)) for value in told.values())
 
     async def test_its_steps_are_numbered_from_one_and_dated(self, tmp_path: Path) -> None:
         """In the order of their recording."""

@@ -1,5 +1,6 @@
 """command: the contract, and what the user's agent is given and asked for."""
 
+from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -51,7 +52,7 @@ class Ran:
 
 class TestCommandKeepsTheContract(RunsCommands):
     def make(self) -> Harness:
-        return CommandHarness(CommandParameters(command="./agent"))
+        return CommandHarness(CommandParameters(command="./agent", upload=Path(__file__)))
 
     def answer(self, request: object) -> str:
         return ""
@@ -238,3 +239,56 @@ def test_without_a_command_it_is_refused() -> None:
 def test_a_missing_upload_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="nothing to upload"):
         CommandHarness(CommandParameters(command="x", upload=tmp_path / "missing"))
+
+
+def uploaded(path: Path) -> object:
+    return CommandHarness(CommandParameters(command="agent", upload=path)).files()["upload_sha256"]
+
+
+def an_agent(folder: Path) -> Path:
+    (folder / "lib").mkdir(parents=True)
+    (folder / "lib" / "agent.py").write_bytes(b"print(1)")
+    (folder / "lib" / "agent.py").chmod(0o644)
+    (folder / "link").symlink_to("lib")
+    return folder
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "bytes": lambda agent: (agent / "lib" / "agent.py").write_bytes(b"print(2)"),
+    "mode": lambda agent: (agent / "lib" / "agent.py").chmod(0o755),
+    "name": lambda agent: (agent / "lib").rename(agent / "lob"),
+    "link": lambda agent: ((agent / "link").unlink(), (agent / "link").symlink_to("lob")),
+    "empty folder": lambda agent: (agent / "empty").mkdir(),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_an_uploaded_folder_is_told_by_its_content(change: Callable[[Path], object], tmp_path: Path) -> None:
+    one, other = an_agent(tmp_path / "one"), an_agent(tmp_path / "other")
+    same = uploaded(one) == uploaded(other)
+    change(other)
+
+    assert same
+    assert uploaded(one) != uploaded(other)
+
+
+def test_an_uploaded_file_is_told_by_its_content_and_no_upload_by_nothing(tmp_path: Path) -> None:
+    for name, content in (("a", "x"), ("b", "x"), ("c", "y")):
+        (tmp_path / name).write_text(content)
+
+    assert uploaded(tmp_path / "a") == uploaded(tmp_path / "b") != uploaded(tmp_path / "c")
+    assert CommandHarness(CommandParameters(command="agent")).files() == {}
+
+
+def test_an_upload_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "agent").write_text("x")
+    harness = CommandHarness(CommandParameters(command="agent", upload=tmp_path / "agent"))
+    (tmp_path / "agent").unlink()
+
+    with pytest.raises(ConfigError, match="the upload cannot be read"):
+        harness.files()
+
+
+def test_an_upload_of_a_user_who_is_not_there_is_refused() -> None:
+    with pytest.raises(ConfigError, match="nothing to upload at '~nosuch/agent'"):
+        CommandHarness(CommandParameters(command="agent", upload=Path("~nosuch/agent")))

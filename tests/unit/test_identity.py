@@ -7,10 +7,10 @@ from agentcompass.adapters.environments.docker.environment import DockerParamete
 from agentcompass.app.identity import identity
 from agentcompass.domain.model import ModelEndpoint
 from agentcompass.domain.run import RunRequest
-from agentcompass.testing.fakes import FakeBenchmark
+from agentcompass.testing.fakes import FakeBenchmark, FakeHarness
 
 
-def identity_with(**environment_params: Any) -> dict[str, Any]:
+def identity_with(harness: FakeHarness | None = None, **environment_params: Any) -> dict[str, Any]:
     request = RunRequest(
         benchmark="fake",
         harness="fake",
@@ -21,7 +21,7 @@ def identity_with(**environment_params: Any) -> dict[str, Any]:
         run_id="id",
     )
     parameters = DockerParameters.model_validate(environment_params)
-    return identity(request, FakeBenchmark(), [], {"environment": parameters})
+    return identity(request, harness or FakeHarness(), FakeBenchmark(), [], {"environment": parameters})
 
 
 @pytest.mark.parametrize("given", [{"network": "public"}, {"workspace_root": None}, {"cpu": None}, {"memory": None}])
@@ -34,3 +34,9 @@ def test_what_the_user_says_over_a_recipe_counts_also_at_its_default(given: dict
 
 def test_what_no_recipe_sets_and_moves_no_score_stays_out_at_its_default() -> None:
     assert identity_with(start_tries=4, host=None) == identity_with()
+
+
+def test_the_content_of_a_harnesss_files_counts_and_none_leave_no_trace() -> None:
+    told = identity_with(FakeHarness(files={"config_sha256": "abc"}))
+
+    assert told == identity_with() | {"harness_files.config_sha256": "abc"}

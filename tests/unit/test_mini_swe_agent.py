@@ -1,6 +1,7 @@
 """mini_swe_agent: the package's own agent, driven by scripted replies."""
 
 import asyncio
+import importlib
 import json
 import os
 import signal
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 from agentcompass.adapters.environments.host_process.environment import HostProcessEnvironment, HostProcessParameters
-from agentcompass.adapters.harnesses.mini_swe_agent.config import MiniSweAgentParameters
+from agentcompass.adapters.harnesses.mini_swe_agent.config import AgentSection, MiniSweAgentParameters
 from agentcompass.adapters.harnesses.mini_swe_agent.harness import CONFIG_KEY, TRAJECTORY, MiniSweAgentHarness
 from agentcompass.adapters.harnesses.mini_swe_agent.submission import MARKER
 from agentcompass.domain.attempt import ExitReason, HarnessResult
@@ -682,6 +683,14 @@ async def test_the_packages_own_trajectory_is_saved_without_the_key(tmp_path: Pa
     assert "sk-very-secret" not in (tmp_path / TRAJECTORY).read_text()
 
 
+async def test_the_packages_own_trajectory_is_saved_without_a_key_among_the_variables(tmp_path: Path) -> None:
+    driven = Driven(tmp_path, says('echo "$AGENT_API_KEY"'), says(SUBMIT), env={"AGENT_API_KEY": "sk-of-the-agent"})
+    await driven.run()
+
+    assert "sk-of-the-agent" in driven.shown[0]
+    assert "sk-of-the-agent" not in (tmp_path / TRAJECTORY).read_text()
+
+
 async def test_a_full_disk_does_not_lose_the_result(tmp_path: Path) -> None:
     driven = Driven(tmp_path, says(SUBMIT))
     driven.recording.context.log_dir = tmp_path / "gone"
@@ -715,15 +724,110 @@ async def test_a_config_file_of_the_user_is_used(tmp_path: Path) -> None:
     assert "seen" in (driven.observations[0] or "")
 
 
+PROMPTS = "agent: {system_template: a, instance_template: b}\n"
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
-    [("[1]", "is no mapping"), ("a: [", "cannot be read"), ("agent: 3", "agent is no mapping"), ("{}", "has no agent")],
+    [
+        ("[1]", ": expected a mapping"),
+        ("agent: 3", ": agent: expected a mapping"),
+        ("", " has no agent.system_template"),
+        ("agent: {system_template: [a]}", ": agent.system_template: expected a valid string"),
+        ("agent: {step_limit: many}", ": agent.step_limit: expected a valid integer, unable to parse"),
+        ("agent: {cost_limit: lots}", ": agent.cost_limit: expected a valid number, unable to parse"),
+        ("agent: {cost_limit: .nan}", ": agent.cost_limit: expected a finite number"),
+        ("environment: {timeout: abc}", ": environment.timeout: expected a valid number, unable to parse"),
+        ("environment: {timeout: 0}", ": environment.timeout: expected greater than 0"),
+        ("environment: {timeout: .inf}", ": environment.timeout: expected a finite number"),
+        ("environment: {interpreter: bash -c}", ": environment.interpreter: expected a valid list"),
+        ("environment: {interpreter: 5}", ": environment.interpreter: expected a valid list"),
+        ("environment: {env: [A]}", ": environment.env: expected a valid dictionary"),
+        ("environment: {env: {A: off}}", ": environment.env.A: expected a valid string"),
+        ("environment: {env: {A=B: x}}", ": environment.env: 'A=B' is no name of an environment variable"),
+        ("model: {action_regex: 'a{99999999999}'}", "model.action_regex: 'a{99999999999}' is no regular expression"),
+        (f"model: {{observation_template: '{{{{ {'(' * 9999}'}}", "observation_template: no template: nested too deep"),
+        ("a: 1\nb: [", "cannot be read: line 2: expected the node content, but found"),
+        (f"a: {'[' * 2500}", "cannot be read: nested too deeply"),
+        ("a: 2024-13-45", "cannot be read: month must be in 1..12"),
+        ("a: !!bool maybe", "cannot be read: 'maybe'"),
+        ("a: \0", "cannot be read: unacceptable character #x0000: "),
+    ],
+    ids=lambda value: value[:40],
 )
-def test_a_config_file_that_cannot_be_used_is_refused(text: str, why: str, tmp_path: Path) -> None:
-    (tmp_path / "own.yaml").write_text(text)
+def test_a_config_file_that_cannot_be_used_is_refused_in_one_line(text: str, why: str, tmp_path: Path) -> None:
+    own = tmp_path / "own.yaml"
+    own.write_text(text)
 
-    with pytest.raises(ConfigError, match=why):
-        MiniSweAgentHarness(MiniSweAgentParameters(config=str(tmp_path / "own.yaml")))
+    with pytest.raises(ConfigError) as caught:
+        MiniSweAgentHarness(MiniSweAgentParameters(config=str(own)))
+
+    assert caught.value.message.startswith(f"mini-swe-agent config {str(own)!r}")
+    assert why in caught.value.message
+    assert "\n" not in caught.value.message
+
+
+async def test_a_config_files_interpreter_runs_the_commands(tmp_path: Path) -> None:
+    own = tmp_path / "own.yaml"
+    own.write_text(f"{PROMPTS}environment: {{interpreter: [bash, -eu, -c], timeout: 7, env:}}\nmodel:\nother: 1\n")
+    driven = Driven(tmp_path, says("echo seen"), config=str(own), step_limit=1)
+    await driven.run()
+
+    assert driven.shell.commands[0].argv[:3] == ("bash", "-eu", "-c")
+    assert driven.shell.commands[0].timeout_s == 7
+    assert "seen" in (driven.observations[0] or "")
+
+
+def test_every_setting_of_the_packages_agent_is_taken_from_a_config_file() -> None:
+    package = set(importlib.import_module("minisweagent.agents.default").AgentConfig.model_fields)
+
+    assert set(AgentSection.model_fields) == package - {"output_path"}
+
+
+async def test_a_config_file_in_the_users_folder_goes_over_the_packages_of_that_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("mini.yaml", "mini"):
+        Path(name).write_text("agent: {system_template: Own., instance_template: '{{task}}', step_limit: 1}\n")
+    prompts = []
+    for config in ("mini.yaml", "mini", "default.yaml"):
+        driven = Driven(tmp_path, says("true"), config=config, step_limit=1)
+        await driven.run()
+        prompts.append(driven.recording.steps[0].system_prompt)
+
+    assert prompts[0] == "Own."
+    assert "Own." not in prompts[1:]
+
+
+def test_the_users_config_file_is_told_by_its_content_and_the_packages_is_not(tmp_path: Path) -> None:
+    own = tmp_path / "own.yaml"
+    told = []
+    for text in (PROMPTS, f"{PROMPTS}\n", PROMPTS):
+        own.write_text(text)
+        told.append(MiniSweAgentHarness(MiniSweAgentParameters(config=str(own))).files()["config_sha256"])
+
+    assert told[0] == told[2] != told[1]
+    assert MiniSweAgentHarness(MiniSweAgentParameters(config="swebench")).files() == {}
+    assert MiniSweAgentHarness(MiniSweAgentParameters()).files() == {}
+
+
+async def test_a_run_goes_by_the_config_file_that_was_told(tmp_path: Path) -> None:
+    own = tmp_path / "own.yaml"
+    own.write_text(PROMPTS)
+    driven = Driven(tmp_path, says("true"), config=str(own), step_limit=1)
+    driven.task = driven.task.model_copy(update={"extra": {CONFIG_KEY: "swebench"}})
+    harness = MiniSweAgentHarness(driven.parameters)
+    own.write_text("no config")
+    async with HarnessContract().sandbox(driven.environment, "task-1") as sandbox:
+        result = await harness.run(driven.task, sandbox, driven.model, driven.recording.context)
+
+    assert result.exit_reason is ExitReason.STEP_LIMIT
+
+
+def test_a_config_of_a_user_who_is_not_there_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no mini-swe-agent config '~nosuch/own.yaml'"):
+        MiniSweAgentHarness(MiniSweAgentParameters(config="~nosuch/own.yaml"))
 
 
 BROKEN = [

@@ -117,3 +117,8 @@ async def test_a_task_that_the_run_does_not_have_is_an_error(tmp_path: Path) -> 
 def test_a_folder_without_a_run_is_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(ValidationError, match="no run is stored"):
         ResubmitParameters(run=tmp_path)
+
+
+def test_a_run_of_a_user_who_is_not_there_is_refused() -> None:
+    with pytest.raises(ValidationError, match="no run is stored in"):
+        ResubmitParameters(run=Path("~nosuch/run"))

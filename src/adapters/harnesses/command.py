@@ -1,13 +1,18 @@
 """command: the user's own agent, a command that runs in the task's sandbox."""
 
+import hashlib
+import os
 import shlex
+import stat
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import ClassVar
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from ...domain.attempt import AttemptContext, ExitReason, HarnessResult
 from ...domain.errors import ConfigError, HarnessFailed
+from ...domain.local_path import local_path
 from ...domain.model import ModelEndpoint
 from ...domain.ports import Model, Sandbox
 from ...domain.sandbox import Command
@@ -66,13 +71,21 @@ class CommandHarness:
         """Raises ConfigError: no command is given, or there is nothing at `upload`."""
         if not parameters.command:
             raise ConfigError("harness command has no command to run", hint="set its parameter command")
-        if parameters.upload is not None and not parameters.upload.expanduser().exists():
+        if parameters.upload is not None and not local_path(parameters.upload).exists():
             raise ConfigError(f"harness command: nothing to upload at {str(parameters.upload)!r}")
         self._parameters = parameters
 
     def exposes_model(self) -> bool:
         """As the parameter `expose_model` says."""
         return self._parameters.expose_model
+
+    def files(self) -> Mapping[str, JsonValue]:
+        """`upload_sha256`: of the names, modes and bytes of what is uploaded."""
+        upload = self._parameters.upload
+        try:
+            return {} if upload is None else {"upload_sha256": _sha256(local_path(upload).resolve())}
+        except OSError as exc:
+            raise ConfigError(f"harness command: the upload cannot be read: {exc}") from exc
 
     async def run(
         self, task: PreparedTask, sandbox: Sandbox | None, model: Model | None, context: AttemptContext
@@ -103,7 +116,7 @@ class CommandHarness:
     ) -> None:
         chosen = self._parameters
         if chosen.upload is not None:
-            await sandbox.upload(chosen.upload.expanduser(), chosen.upload_target)
+            await sandbox.upload(local_path(chosen.upload), chosen.upload_target)
         if chosen.install is None:
             return
         limit_s = deadline.left_s(chosen.install_timeout_s)
@@ -148,6 +161,31 @@ async def _answer(sandbox: Sandbox) -> tuple[str, str]:
     except ValueError as exc:
         return "", str(exc)
     return data.decode("utf-8", "replace"), ""
+
+
+def _sha256(source: Path) -> str:
+    total = hashlib.sha256()
+    for name, path in sorted(_below(source)) if source.is_dir() else [(b"", source)]:
+        mode = path.lstat().st_mode
+        total.update(b"%b\0%o\0%b" % (name, mode, _content_digest(path, mode)))
+    return total.hexdigest()
+
+
+def _below(folder: Path) -> Iterator[tuple[bytes, Path]]:
+    for here, folders, files in os.walk(folder, onerror=_raised):
+        for path in (Path(here, name) for name in folders + files):
+            yield os.fsencode(path.relative_to(folder)), path
+
+
+def _raised(error: OSError) -> None:
+    raise error
+
+
+def _content_digest(path: Path, mode: int) -> bytes:
+    if stat.S_ISREG(mode):
+        with path.open("rb") as content:
+            return hashlib.file_digest(content, "sha256").digest()
+    return hashlib.sha256(os.fsencode(os.readlink(path)) if stat.S_ISLNK(mode) else b"").digest()
 
 
 def _endpoint_env(endpoint: ModelEndpoint) -> dict[str, str]:

@@ -1,6 +1,9 @@
 """nop: does nothing, which must score nothing; the other check of a benchmark's set-up."""
 
+from collections.abc import Mapping
 from typing import ClassVar
+
+from pydantic import JsonValue
 
 from ...domain.attempt import AttemptContext, ExitReason, HarnessResult
 from ...domain.ports import Model, Sandbox
@@ -25,6 +28,10 @@ class NopHarness:
     def exposes_model(self) -> bool:
         """No."""
         return False
+
+    def files(self) -> Mapping[str, JsonValue]:
+        """None."""
+        return {}
 
     async def run(
         self, task: PreparedTask, sandbox: Sandbox | None, model: Model | None, context: AttemptContext

@@ -1,7 +1,10 @@
 """oracle: applies the task's reference solution, which checks a benchmark's set-up in one command."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
+
+from pydantic import JsonValue
 
 from ...domain.attempt import AttemptContext, ExitReason, HarnessResult
 from ...domain.errors import BenchmarkBroken, HarnessFailed
@@ -36,6 +39,10 @@ class OracleHarness:
     def exposes_model(self) -> bool:
         """No."""
         return False
+
+    def files(self) -> Mapping[str, JsonValue]:
+        """None."""
+        return {}
 
     async def run(
         self, task: PreparedTask, sandbox: Sandbox | None, model: Model | None, context: AttemptContext

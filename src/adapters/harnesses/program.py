@@ -51,9 +51,16 @@ def exit_reason(result: ExecResult, *, failed: ExitReason) -> ExitReason:
     return ExitReason.FINISHED if result.ok else failed
 
 
+def redactor(context: AttemptContext, env: Mapping[str, str]) -> Redactor:
+    """Masks what the attempt's files must not hold: the endpoint's key, and the secrets among variables."""
+    endpoint = context.endpoint
+    key = endpoint.api_key.get_secret_value() if endpoint is not None and endpoint.api_key is not None else ""
+    return Redactor([key, *variable_secrets(env)])
+
+
 async def write_log(context: AttemptContext, name: str, text: str, env: Mapping[str, str] = NO_ENV) -> None:
     """Write `text`, secrets of the endpoint and of `env` masked, to the attempt's log `name`."""
-    data = _redactor(context, env).text(text).encode("utf-8", "backslashreplace")
+    data = redactor(context, env).text(text).encode("utf-8", "backslashreplace")
     await asyncio.to_thread((context.log_dir / name).write_bytes, data)
 
 
@@ -61,7 +68,7 @@ async def record_program(
     context: AttemptContext, instruction: str, said: str, result: ExecResult, env: Mapping[str, str] = NO_ENV
 ) -> None:
     """Record the program's run as step 1, with the tail of its output, masked likewise."""
-    text = _redactor(context, env).text(text_of(result))
+    text = redactor(context, env).text(text_of(result))
     tail = text if len(text) <= TAIL_CHARS else f"[...]\n{text[-TAIL_CHARS:]}"
     step = Step(
         step_id=1,
@@ -72,9 +79,3 @@ async def record_program(
         timestamp=datetime.now(UTC).isoformat(),
     )
     await context.record_step(step)
-
-
-def _redactor(context: AttemptContext, env: Mapping[str, str]) -> Redactor:
-    endpoint = context.endpoint
-    key = endpoint.api_key.get_secret_value() if endpoint is not None and endpoint.api_key is not None else ""
-    return Redactor([key, *variable_secrets(env)])

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pydantic import field_validator
+from pydantic import JsonValue, field_validator
 
 from ...domain.attempt import AttemptContext, ExitReason, HarnessResult, is_whole
 from ...domain.errors import ConfigError, HarnessFailed
+from ...domain.local_path import local_path
 from ...domain.naming import file_name
 from ...domain.ports import Model, Sandbox
 from ...domain.task import PreparedTask, Submission
@@ -27,7 +28,7 @@ class ResubmitParameters(Parameters):
     def _stored(cls, value: Path | None) -> Path | None:
         if value is None:
             return None
-        folder = value.expanduser().absolute()
+        folder = local_path(value).absolute()
         if not (folder / "details").is_dir():
             raise ValueError(f"no run is stored in {str(folder)!r}")
         return folder
@@ -49,6 +50,10 @@ class ResubmitHarness:
     def exposes_model(self) -> bool:
         """No."""
         return False
+
+    def files(self) -> Mapping[str, JsonValue]:
+        """None."""
+        return {}
 
     async def run(
         self, task: PreparedTask, sandbox: Sandbox | None, model: Model | None, context: AttemptContext

@@ -1,9 +1,11 @@
 """A harness that returns what it was told to."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import ClassVar, TypeAlias
+
+from pydantic import JsonValue
 
 from ...domain.attempt import AssistantContent, AttemptContext, ExitReason, HarnessResult, Step
 from ...domain.ports import Model, Sandbox
@@ -45,10 +47,12 @@ class FakeHarness:
         needs_sandbox: bool | None = None,
         needs_model: bool | None = None,
         exposes_model: bool = False,
+        files: Mapping[str, JsonValue] | None = None,
     ) -> None:
         self.parameters = parameters or FakeHarnessParameters()
         self.result = self._fixed() if result is None else result
         self._exposes_model = exposes_model
+        self._files = files or {}
         self.runs = self.running = self.peak_running = 0
         wanted = {"needs_sandbox": needs_sandbox, "needs_model": needs_model}
         vars(self).update({name: value for name, value in wanted.items() if value is not None})  # the port's ClassVars
@@ -56,6 +60,10 @@ class FakeHarness:
     def exposes_model(self) -> bool:
         """As told."""
         return self._exposes_model
+
+    def files(self) -> Mapping[str, JsonValue]:
+        """As told."""
+        return self._files
 
     def _fixed(self) -> HarnessResult:
         chosen = self.parameters

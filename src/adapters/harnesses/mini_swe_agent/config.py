@@ -1,18 +1,22 @@
 """Prompts, limits and the action mode: the package's own config files, with the user's parameters over them."""
 
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, ConfigDict, Field, ValidationError, model_validator
 
 from ....domain.errors import ConfigError
+from ....domain.local_path import local_path
 from ....domain.model import Price
+from ....domain.one_line import one_line
+from ....domain.sandbox import LONGEST_TIMEOUT_S, Variables
 from ....domain.suggest import did_you_mean
-from ....domain.value import Parameters
+from ....domain.value import Parameters, Value, first_fault
 from .package import checked_regex, checked_template, package_folder
 
 DEFAULT_CONFIG = "mini"
@@ -23,8 +27,15 @@ DEFAULT_COMMAND_LIMIT_S = 30.0
 UNAME = ("system", "node", "release", "version", "machine")
 _ACTION_REGEX = r"```mswea_bash_command\s*\n(.*?)\n```"
 _OBSERVATION = "{{output.exception_info}}\n<returncode>{{output.returncode}}</returncode>\n{{output.output}}"
-_TEMPLATES = ("system_template", "instance_template", "observation_template", "format_error_template")
+_PROMPTS = ("system_template", "instance_template")
 _JINJA_BLOCK = re.compile(r"\{[{%].*?[%}]\}", re.DOTALL)
+
+_UNREADABLE = (OSError, ValueError, LookupError, AttributeError, RecursionError, yaml.YAMLError)
+"""What reading a file of YAML raises: PyYAML converts what has an explicit tag without checking it."""
+
+Template = Annotated[str, AfterValidator(checked_template)]
+Regex = Annotated[str, AfterValidator(checked_regex)]
+CommandLimit = Annotated[float, Field(gt=0, le=LONGEST_TIMEOUT_S)]
 
 
 class MiniSweAgentParameters(Parameters):
@@ -39,30 +50,68 @@ class MiniSweAgentParameters(Parameters):
     cost_limit: float | None = Field(default=None, ge=0)
     """USD of an attempt; 0 is no limit. Needs a model whose price is known."""
     max_consecutive_format_errors: int | None = Field(default=None, ge=0)
-    timeout: float | None = Field(default=None, gt=0)
+    timeout: CommandLimit | None = None
     """Seconds that one command may take."""
-    system_template: str | None = None
-    instance_template: str | None = None
-    observation_template: str | None = None
-    format_error_template: str | None = None
-    action_regex: str | None = None
+    system_template: Template | None = None
+    instance_template: Template | None = None
+    observation_template: Template | None = None
+    format_error_template: Template | None = None
+    action_regex: Regex | None = None
     """Finds the command in a reply, in text mode."""
-    env: dict[str, str] = Field(default_factory=dict)
+    env: Variables = Field(default_factory=dict)
     """Variables of every command, over the config's and the benchmark's."""
     interpreter: tuple[str, ...] | None = None
     """What runs a command, which becomes its last argument; None is bash."""
     max_output_bytes: int = Field(default=256 * 1024, gt=0)
     """Kept of each command's output; the templates show the model less."""
 
-    @field_validator(*_TEMPLATES)
-    @classmethod
-    def _template(cls, value: str | None) -> str | None:
-        return value if value is None else checked_template(value)
 
-    @field_validator("action_regex")
+class Section(Value):
+    """Of a config file, checked before anything starts. What is not used is not looked at; null is as if left out."""
+
+    model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
+
+    @model_validator(mode="before")
     @classmethod
-    def _regex(cls, value: str | None) -> str | None:
-        return value if value is None else checked_regex(value)
+    def _mapping(cls, value: object) -> object:
+        if not isinstance(value, dict | None):
+            raise ValueError("expected a mapping")
+        return value or {}
+
+
+class AgentSection(Section):
+    """Those of the package's AgentConfig that a file may set."""
+
+    system_template: Template | None = None
+    instance_template: Template | None = None
+    step_limit: int | None = None
+    cost_limit: float | None = None
+    wall_time_limit_seconds: int | None = None
+    max_consecutive_format_errors: int | None = None
+
+
+class ModelSection(Section):
+    """How replies are read, and commands shown."""
+
+    observation_template: Template | None = None
+    format_error_template: Template | None = None
+    action_regex: Regex | None = None
+
+
+class EnvironmentSection(Section):
+    """How commands run."""
+
+    env: Variables | None = None
+    timeout: CommandLimit | None = None
+    interpreter: list[str] | None = None
+
+
+class ConfigFile(Section):
+    """As the package's own config files are."""
+
+    agent: AgentSection = AgentSection()
+    model: ModelSection = ModelSection()
+    environment: EnvironmentSection = EnvironmentSection()
 
 
 @dataclass(frozen=True)
@@ -70,6 +119,8 @@ class AgentSettings:
     """One config, resolved."""
 
     name: str
+    config_sha256: str | None
+    """Of the user's own file; None where the config is the package's."""
     agent: dict[str, Any]
     """Keyword arguments of the package's agent; `cost_limit` as the config says."""
     observation_template: str
@@ -109,45 +160,37 @@ def resolve_settings(parameters: MiniSweAgentParameters, wanted: str | None) -> 
     """The settings of an attempt; `wanted` is the config that the benchmark asks for.
 
     Raises:
-        ConfigError: no such config, or it lacks a prompt.
+        ConfigError: no such config, it lacks a prompt, or the first of its values that does not fit.
     """
     name = parameters.config or _in_mode(wanted or DEFAULT_CONFIG, parameters.action_mode)
-    config = _read(name)
-    agent, model = _section(config, "agent", name), _section(config, "model", name)
-    environment = _section(config, "environment", name)
-    agent |= _given(parameters, "step_limit", "cost_limit", "max_consecutive_format_errors", *_TEMPLATES[:2])
-    model |= _given(parameters, "action_regex", *_TEMPLATES[2:])
-    for key in _TEMPLATES[:2]:
-        if not isinstance(agent.get(key), str):
+    config, digest = _read(name)
+    environment = config.environment
+    agent = config.agent.model_dump(exclude_none=True)
+    agent |= _given(parameters, "step_limit", "cost_limit", "max_consecutive_format_errors", *_PROMPTS)
+    model = config.model.model_dump(exclude_none=True)
+    model |= _given(parameters, "observation_template", "format_error_template", "action_regex")
+    for key in _PROMPTS:
+        if key not in agent:
             raise ConfigError(f"mini-swe-agent config {name!r} has no agent.{key}", hint=f"set {key}")
-    _refuse_broken(agent | model, name)
-    agent.pop("output_path", None)
-    observation = str(model.get("observation_template", _OBSERVATION))
+    observation = model.get("observation_template", _OBSERVATION)
     texts = (agent["system_template"], agent["instance_template"], observation)
-    interpreter = parameters.interpreter or tuple(environment.get("interpreter", ()))
+    interpreter = parameters.interpreter or tuple(environment.interpreter or ())
     return AgentSettings(
         name=name,
+        config_sha256=digest,
         agent=agent,
         observation_template=observation,
-        format_error_template=str(model.get("format_error_template", "{{ error }}")),
+        format_error_template=model.get("format_error_template", "{{ error }}"),
         text_mode=_is_text_mode(parameters, agent, model),
-        action_regex=str(model.get("action_regex", _ACTION_REGEX)),
-        env={str(key): str(value) for key, value in (environment.get("env") or {}).items()},
+        action_regex=model.get("action_regex", _ACTION_REGEX),
+        env=dict(environment.env or {}),
         user_env=dict(parameters.env),
-        command_limit_s=float(parameters.timeout or environment.get("timeout", DEFAULT_COMMAND_LIMIT_S)),
+        command_limit_s=parameters.timeout or environment.timeout or DEFAULT_COMMAND_LIMIT_S,
         interpreter=() if interpreter == ("bash", "-c") else interpreter,
         max_output_bytes=parameters.max_output_bytes,
         needs_uname=any(map(_names_machine, texts)),
         explicit_cost_limit=parameters.cost_limit,
     )
-
-
-def _refuse_broken(texts: Mapping[str, Any], name: str) -> None:
-    for key, check in {**dict.fromkeys(_TEMPLATES, checked_template), "action_regex": checked_regex}.items():
-        try:
-            check(str(texts.get(key, "")))
-        except ValueError as exc:
-            raise ConfigError(f"mini-swe-agent config {name!r}: {key}: {exc}") from exc
 
 
 def _in_mode(name: str, mode: str | None) -> str:
@@ -169,33 +212,38 @@ def _given(parameters: MiniSweAgentParameters, *names: str) -> dict[str, Any]:
     return {name: value for name in names if (value := getattr(parameters, name)) is not None}
 
 
-def _section(config: Mapping[str, Any], key: str, name: str) -> dict[str, Any]:
-    section = config.get(key) or {}
-    if not isinstance(section, dict):
-        raise ConfigError(f"mini-swe-agent config {name!r}: {key} is no mapping")
-    return dict(section)
-
-
-def _read(name: str) -> dict[str, Any]:
+def _read(name: str) -> tuple[ConfigFile, str | None]:
+    """The config, and the SHA-256 of its file where it is the user's own."""
     path = _find(name)
     try:
-        config = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as exc:
-        raise ConfigError(f"mini-swe-agent config {name!r} cannot be read: {exc}") from exc
-    if not isinstance(config, dict):
-        raise ConfigError(f"mini-swe-agent config {name!r} is no mapping")
-    return config
+        data = path.read_bytes()
+        content = yaml.safe_load(data.decode("utf-8"))
+    except _UNREADABLE as exc:
+        raise ConfigError(f"mini-swe-agent config {name!r} cannot be read: {_told(exc)}") from exc
+    try:
+        config = ConfigFile.model_validate(content)
+    except ValidationError as exc:
+        raise ConfigError(f"mini-swe-agent config {name!r}: {one_line(first_fault(exc))}") from None
+    is_shipped = path.is_relative_to(package_folder())
+    return config, None if is_shipped else hashlib.sha256(data).hexdigest()
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        return one_line(f"line {error.problem_mark.line + 1}: {error.problem}")
+    return "nested too deeply" if isinstance(error, RecursionError) else one_line(str(error))
 
 
 def _find(name: str) -> Path:
+    """As the package, which looks for a file first; a bare name is the package's own, whatever lies here."""
     root = package_folder() / "config"
     shipped = {
         path.stem: path for folder in (root, root / "extra", root / "benchmarks") for path in folder.glob("*.yaml")
     }
-    stem = name.removesuffix(".yaml")
+    stem, path = name.removesuffix(".yaml"), local_path(name)
+    if path.is_file() and name not in shipped:
+        return path
     if stem in shipped:
         return shipped[stem]
-    if (path := Path(name).expanduser()).is_file():
-        return path
     hint = did_you_mean(stem, shipped, otherwise=f"a file, or one of {', '.join(sorted(shipped))}")
     raise ConfigError(f"no mini-swe-agent config {name!r}", hint=hint)

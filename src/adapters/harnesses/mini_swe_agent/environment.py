@@ -56,7 +56,7 @@ class SandboxEnvironment:
     ) -> None:
         self._sandbox, self._task, self._settings, self._package = sandbox, task, settings, package
         self._calls, self._steps = calls, steps
-        self._env = settings.env | task.agent_env | settings.user_env
+        self.env = settings.env | task.agent_env | settings.user_env
         self.config = SimpleNamespace(cwd=str(task.workspace_root or ""), timeout=settings.command_limit_s)
         self._uname: dict[str, str] | None = None
         self._token = secrets.token_hex(6)
@@ -124,7 +124,7 @@ class SandboxEnvironment:
             form
             | {
                 "cwd": PurePosixPath(cwd) if cwd else self._task.workspace_root,
-                "env": self._env,
+                "env": self.env,
                 "user": self._task.agent_user,
                 "timeout_s": settings.command_limit_s,
                 "max_output_bytes": settings.max_output_bytes,
@@ -146,7 +146,7 @@ class SandboxEnvironment:
         """For the package's templates; the machine they may name is the sandbox."""
         if self._uname is None:
             self._uname = self._ask_uname() if self._settings.needs_uname else {}
-        return {"cwd": self.config.cwd, "env": self._env, "timeout": self._settings.command_limit_s} | self._uname
+        return {"cwd": self.config.cwd, "env": self.env, "timeout": self._settings.command_limit_s} | self._uname
 
     def _ask_uname(self) -> dict[str, str]:
         command = Command(script="uname -s; uname -n; uname -r; uname -v; uname -m", timeout_s=UNAME_LIMIT_S)

@@ -1,19 +1,21 @@
 """mini-swe-agent: the package's own, unmodified agent, on our model and sandbox."""
 
 import json
+from collections.abc import Mapping
 from functools import cache
 from typing import Any, ClassVar
 
 import structlog
+from pydantic import JsonValue
 
 from ....domain.attempt import AttemptContext, ExitReason, HarnessResult
 from ....domain.errors import ContextExceeded, HarnessFailed
 from ....domain.ports import Model, Sandbox
-from ....domain.redaction import Redactor
 from ....domain.task import PreparedTask
 from ....domain.value import Parameters
 from ...support.cleanup import cleaned_up
 from ..agent_thread import LoopCalls, run_in_thread
+from ..program import redactor
 from .config import AgentSettings, MiniSweAgentParameters, refuse_unwatched, resolve_settings
 from .environment import SandboxEnvironment
 from .model import PortModel
@@ -47,6 +49,11 @@ class MiniSweAgentHarness:
         """No: it asks the model port."""
         return False
 
+    def files(self) -> Mapping[str, JsonValue]:
+        """`config_sha256` where the config is a file of the user's."""
+        digest = self._settings(None).config_sha256
+        return {} if digest is None else {"config_sha256": digest}
+
     async def run(
         self, task: PreparedTask, sandbox: Sandbox | None, model: Model | None, context: AttemptContext
     ) -> HarnessResult:
@@ -54,7 +61,7 @@ class MiniSweAgentHarness:
         if sandbox is None or model is None:
             raise HarnessFailed("harness mini_swe_agent needs a sandbox and a model")
         refuse_unwatched(self._parameters.cost_limit, model.price)
-        wanted = task.extra.get(CONFIG_KEY)
+        wanted = None if self._parameters.config else task.extra.get(CONFIG_KEY)
         settings = self._settings(wanted if isinstance(wanted, str) else None)
         attempt = _Attempt(task, sandbox, model, context, settings)
         try:
@@ -89,7 +96,7 @@ class _Attempt:
         except ContextExceeded:
             status, reason = "ContextExceeded", ExitReason.CONTEXT_EXCEEDED
         finally:
-            self._save(agent)
+            self._save(agent, environment.env)
         submission = environment.submission
         return HarnessResult(
             exit_reason=reason,
@@ -103,10 +110,8 @@ class _Attempt:
             },
         )
 
-    def _save(self, agent: Any) -> None:
-        endpoint = self._context.endpoint
-        key = endpoint.api_key.get_secret_value() if endpoint is not None and endpoint.api_key is not None else ""
-        text = Redactor([key]).text(json.dumps(agent.save(None), indent=2, default=str))
+    def _save(self, agent: Any, env: Mapping[str, str]) -> None:
+        text = redactor(self._context, env).text(json.dumps(agent.save(None), indent=2, default=str))
         try:
             (self._context.log_dir / TRAJECTORY).write_text(text, encoding="utf-8")
         except OSError as exc:

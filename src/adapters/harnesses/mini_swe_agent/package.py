@@ -62,6 +62,8 @@ def checked_template(source: str) -> str:
         jinja2.Environment().parse(source)
     except jinja2.TemplateSyntaxError as exc:
         raise ValueError(f"no template: line {exc.lineno}: {exc.message}") from exc
+    except RecursionError as exc:
+        raise ValueError("no template: nested too deeply") from exc
     return source
 
 
@@ -69,7 +71,7 @@ def checked_regex(pattern: str) -> str:
     """`pattern`, where it is a regular expression; else ValueError."""
     try:
         re.compile(pattern)
-    except re.error as exc:
+    except (re.error, OverflowError, RecursionError) as exc:
         raise ValueError(f"{pattern!r} is no regular expression: {exc}") from exc
     return pattern
 
