@@ -10,6 +10,7 @@ from agentcompass.adapters.support.streams import HeadAndTail
 from agentcompass.adapters.support.supervised_commands import (
     ROOT,
     Company,
+    ended_within,
     exit_code_of,
     invocation_of,
     kill_until_ended,
@@ -42,13 +43,16 @@ class Run:
 class Killer:
     """Its `helper` says that root could not tell a process of user 5:6; `work` ends after `passes` calls as root."""
 
-    def __init__(self, passes: int) -> None:
+    def __init__(self, passes: int, refused: str = "") -> None:
+        self._refused = refused
         self.work: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.users: list[str] = []
         self._passes = passes
 
     async def helper(self, argv: list[str], user: str) -> str:
         self.users.append(user)
+        if user == self._refused:
+            raise SandboxFailed("no setpriv, chroot or su")
         if user == ROOT and self.users.count(ROOT) == self._passes:
             self.work.set_result(None)
         return "born 12\nuser 5:6\nuser $(id)\n"
@@ -126,6 +130,32 @@ async def test_a_command_that_goes_on_is_killed_twice_and_no_more() -> None:
     await kill_until_ended(Run(), killer.work, "/tmp/x", killer.helper)
 
     assert killer.users == [ROOT, "5:6", ROOT, "5:6"]
+
+
+async def test_a_user_that_the_killer_cannot_become_hides_no_kill() -> None:
+    killer = Killer(passes=3, refused="5:6")
+    await kill_until_ended(Run(), killer.work, "/tmp/x", killer.helper)
+
+    assert killer.users == [ROOT, "5:6", ROOT, "5:6"]
+
+
+async def test_a_killer_that_fails_as_root_says_so() -> None:
+    killer = Killer(passes=3, refused=ROOT)
+
+    with pytest.raises(SandboxFailed):
+        await kill_until_ended(Run(), killer.work, "/tmp/x", killer.helper)
+
+
+async def test_what_precedes_a_commands_start_is_not_of_its_limit() -> None:
+    run, work = Run(), asyncio.get_running_loop().create_future()
+    run.elapsed_s = 0.0
+    asking = asyncio.create_task(ended_within(work, run, 0.01))
+    await asyncio.sleep(0.05)
+    waited = not asking.done()
+    run.elapsed_s = 1.5
+
+    assert waited
+    assert not await asking
 
 
 class Kill:

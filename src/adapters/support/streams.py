@@ -60,9 +60,14 @@ class EndMarker:
         self.status: int | None = None
         """The exit status that the marker told; None until it has passed."""
 
+    @property
+    def ended(self) -> bool:
+        """Whether the marker has passed."""
+        return self.status is not None
+
     def feed(self, data: bytes | bytearray | memoryview) -> None:
         """Pass the next bytes on. What follows the marker was not written by the command's first process: ignored."""
-        if self.status is not None:
+        if self.ended:
             return
         window = self._held + bytes(data)
         found = self._pattern.search(window)

@@ -122,6 +122,13 @@ def exit_code_of(told: int | None, process_code: int | None) -> int | None:
     return process_code if told is None and process_code is not None and process_code >= FIRST_SIGNAL else told
 
 
+async def ended_within(work: "asyncio.Future[None]", run: SupervisedRun, limit_s: float) -> bool:
+    """Whether `work`, the streams' reader, ends before `run` has lasted `limit_s`; what precedes its start is free."""
+    while not work.done() and (left := limit_s - run.elapsed_s) > 0:
+        await asyncio.wait({work}, timeout=left)
+    return work.done()
+
+
 async def killed_at_limit(
     ended: Awaitable[bool], kill: Callable[[], Awaitable[None]], check_end: Callable[[], Awaitable[None]]
 ) -> bool:
@@ -167,12 +174,15 @@ async def refuse_missing_end(
 async def kill_until_ended(
     run: SupervisedRun, work: "asyncio.Future[None]", folder: str, printed_by: PrintedBy
 ) -> None:
-    """Kill every process of `run` and remove `folder`; a second time where `work`, its streams' reader, goes on."""
+    """Kill every process of `run` and remove `folder`; a second time where `work`, its streams' reader, goes on.
+
+    As root it has to go well; what it then tries as other users may be refused.
+    """
     for wait_s in AFTER_KILL_S:
         printed = await printed_by(killer_argv(run.mark, folder, alone=run.alone), ROOT)
         born, users = found_by_killer(printed)
         for user in filter(_UID_AND_GID.fullmatch, users[:_MOST_USERS]):
-            await printed_by(killer_argv(run.mark, alone=run.alone, born=born), user)
+            await quietly(printed_by(killer_argv(run.mark, alone=run.alone, born=born), user))
         await asyncio.wait({work}, timeout=wait_s)
         if work.done():
             return

@@ -57,7 +57,7 @@ class DockerExec:
     @property
     def ended_by_marker(self) -> bool:
         """Whether both streams were received to the end of the command's first process."""
-        return all(end.status is not None for end in self._ends)
+        return all(end.ended for end in self._ends)
 
     @property
     def never_ran(self) -> bool:

@@ -18,6 +18,7 @@ from ...support.supervised_commands import (
     AFTER_KILL_S,
     ROOT,
     Company,
+    ended_within,
     invocation_of,
     kill_until_ended,
     killed_at_limit,
@@ -132,7 +133,7 @@ class DockerSandbox:
         with self._engine.watched(run.stream), self._company.joined_by(run):
             work = self._engine.long_call(run.run)
             kill, check_end = partial(self._kill, run, work, folder), partial(self._check_end, run, work)
-            return await killed_at_limit(_ended_within(work, run, limit_s), kill, check_end)
+            return await killed_at_limit(ended_within(work, run, limit_s), kill, check_end)
 
     async def _check_end(self, run: DockerExec, work: "asyncio.Future[None]") -> None:
         if (error := work.exception()) is not None:
@@ -162,7 +163,7 @@ class DockerSandbox:
         work.add_done_callback(exception_seen)
         with self._engine.watched(run.stream):
             try:
-                ended = await _ended_within(work, run, _HELPER_LIMIT_S)
+                ended = await ended_within(work, run, _HELPER_LIMIT_S)
             finally:
                 if not work.done():
                     run.stream.cut()
@@ -244,11 +245,3 @@ async def _ended_or_cut(work: "asyncio.Future[T]", stream: CutableStream) -> Non
         work.add_done_callback(exception_seen)
         await cleaned_up(asyncio.wait({work}), _CUT_LIMIT_S, "end of a transfer")
         raise
-
-
-async def _ended_within(work: "asyncio.Future[None]", run: DockerExec, limit_s: float) -> bool:
-    left = limit_s
-    while left > 0 and not work.done():
-        await asyncio.wait({work}, timeout=left)
-        left = limit_s - run.elapsed_s
-    return work.done()

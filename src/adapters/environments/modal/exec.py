@@ -22,6 +22,7 @@ HELPER = {MARK_VARIABLE: "helper"}
 NO_EXIT_CODE = -1
 """What the SDK gives in place of an exit code when its time limit was reached."""
 _STDIN_PIECE_BYTES = 1024 * 1024
+_START_LIMIT_S = 330.0
 _LOOK_AFTER_S = 10.0
 """Between two questions whether a command is still there that says nothing."""
 _GRACE_S = 15.0
@@ -80,19 +81,28 @@ class ModalProcess:
 
     @asynccontextmanager
     async def _started(self, sandbox: modal.Sandbox, stdout: StreamType) -> AsyncIterator[ContainerProcess[bytes]]:
-        process = await sandbox.exec.aio(
-            *self._argv,
-            timeout=math.ceil(self._limit_s),
-            workdir=self._workdir,
-            env=self._env,
-            text=False,
-            stdout=stdout,
-        )
+        process = await self._start(sandbox, stdout)
         self.started_at = self._heard_at = time.monotonic()
         try:
             yield process
         finally:
             self.ended_at = time.monotonic()
+
+    async def _start(self, sandbox: modal.Sandbox, stdout: StreamType) -> ContainerProcess[bytes]:
+        try:
+            async with asyncio.timeout(_START_LIMIT_S) as limit:
+                return await sandbox.exec.aio(
+                    *self._argv,
+                    timeout=math.ceil(self._limit_s),
+                    workdir=self._workdir,
+                    env=self._env,
+                    text=False,
+                    stdout=stdout,
+                )
+        except TimeoutError as exc:
+            if not limit.expired():
+                raise
+            raise TimeoutError(f"not started within {_START_LIMIT_S:g} s") from exc
 
     async def _read(self, process: ContainerProcess[bytes], *streams: tuple[StreamReader[bytes], Sink]) -> None:
         drains = [asyncio.ensure_future(self._drain(stream, sink)) for stream, sink in streams]
@@ -172,7 +182,7 @@ class SupervisedExec:
         self.alone = True
         """Whether no other command ran beside it."""
         self.stdout, self.stderr = HeadAndTail(kept_bytes), HeadAndTail(kept_bytes)
-        self._ends = (_Marked(EndMarker(mark.nonce, self.stdout)), _Marked(EndMarker(mark.nonce, self.stderr)))
+        self._ends = (EndMarker(mark.nonce, self.stdout), EndMarker(mark.nonce, self.stderr))
         self.process = ModalProcess(argv, {**env, MARK_VARIABLE: mark.name}, limit_s)
 
     async def run(self, sandbox: modal.Sandbox) -> None:
@@ -242,25 +252,6 @@ class Written:
 
     def close(self) -> None:
         """The file is its owner's."""
-
-
-class _Marked:
-    def __init__(self, end: EndMarker) -> None:
-        self._end = end
-
-    @property
-    def status(self) -> int | None:
-        return self._end.status
-
-    @property
-    def ended(self) -> bool:
-        return self._end.status is not None
-
-    def feed(self, data: bytes) -> None:
-        self._end.feed(data)
-
-    def close(self) -> None:
-        self._end.close()
 
 
 async def _cancelled(*tasks: "asyncio.Future[Any]") -> None:

@@ -18,6 +18,7 @@ from ...support.supervised_commands import (
     ROOT,
     SHELL_NAME,
     Company,
+    ended_within,
     invocation_of,
     kill_until_ended,
     killed_at_limit,
@@ -37,7 +38,6 @@ LONGEST_ARGUMENTS = 45_000
 """Bytes of script or arguments on a command line: the SDK takes 65 536 characters, with what supervises them."""
 _HELPER_LIMIT_S = 30.0
 _HELPER_BYTES = 4096
-_START_LIMIT_S = 330.0
 _POLL_LIMIT_S = 20.0
 _EARLY_S = 0.5
 _FAILURES = (*FAILURES, SandboxFailed)
@@ -193,12 +193,7 @@ class ModalSandbox:
 
 
 async def _ended_within(work: "asyncio.Future[None]", run: SupervisedExec, limit_s: float) -> bool:
-    begun, process = time.monotonic(), run.process
-    while not work.done():
-        left = limit_s - process.elapsed_s if process.started_at else begun + _START_LIMIT_S - time.monotonic()
-        if left <= 0:
-            break
-        await asyncio.wait({work}, timeout=left if process.started_at else min(left, limit_s))
     # At its own limit Modal kills the first process alone, and answers -1 or 137, whichever comes first.
-    killed = not run.ended_by_marker and process.code in _KILLED_CODES and process.elapsed_s >= limit_s - _EARLY_S
-    return work.done() and not killed
+    ended = await ended_within(work, run, limit_s)
+    killed = not run.ended_by_marker and run.process.code in _KILLED_CODES and run.elapsed_s >= limit_s - _EARLY_S
+    return ended and not killed
