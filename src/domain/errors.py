@@ -12,6 +12,7 @@ AgentCompassError
  |- ContextExceeded       the conversation no longer fits the model
  |- BudgetSpent           the endpoint says that the account's money is gone
  |- HarnessFailed         the agent program itself broke
+ |- ResultsUnwritable     the machine refuses what a run is to store; the run ends
  |- BenchmarkBroken       our task data or grader broke, not the agent
     |- VerifierFailed     the verifier could not run or gave no verdict                 transient
 """
@@ -97,6 +98,10 @@ class BudgetSpent(AgentCompassError):
 
 class HarnessFailed(AgentCompassError):
     """The agent program broke; this says nothing about the task."""
+
+
+class ResultsUnwritable(AgentCompassError):
+    """A disk, a mount or a limit of the machine keeps a result from being stored; what was stored before is whole."""
 
 
 class BenchmarkBroken(AgentCompassError):

@@ -246,7 +246,10 @@ class Recipe(Protocol):
 
 
 class ResultStore(Protocol):
-    """Where a run is kept. Every call is durable when it returns."""
+    """Where a run is kept. Every call is durable when it returns.
+
+    One that the disk refuses, or does not end, raises ResultsUnwritable; what was stored before is whole.
+    """
 
     async def open(self, run: RunInfo) -> Iterator[tuple[AttemptKey, AttemptRecord]]:
         """Create the run's folder or take it up again, and lock it; yields, once, what is stored there.

@@ -1,6 +1,5 @@
 """Where errors end: one line on stderr and exit code 2 for the user's, a traceback and 1 for ours."""
 
-import errno
 import io
 from contextlib import redirect_stderr, redirect_stdout
 from importlib.metadata import version
@@ -9,7 +8,7 @@ import pytest
 import typer
 from agentcompass.app.cli import border, main
 from agentcompass.app.cli.lazy import COMMANDS
-from agentcompass.domain.errors import ConfigError
+from agentcompass.domain.errors import ConfigError, ResultsUnwritable
 from command_line import command
 
 
@@ -63,19 +62,13 @@ def test_a_bug_is_a_traceback_and_not_the_users_fault(monkeypatch: pytest.Monkey
     assert ended.err.endswith("ZeroDivisionError: a bug\n")
 
 
-@pytest.mark.parametrize(
-    ("error", "place"), [(OSError(errno.ENOSPC, "full"), ""), (OSError(errno.EIO, "full", "f"), " (f)")]
-)
-def test_a_disk_that_fails_is_one_line_that_names_the_mend(
-    monkeypatch: pytest.MonkeyPatch, error: OSError, place: str
-) -> None:
-    monkeypatch.setattr(border, "app", raising(error))
+def test_results_that_cannot_be_stored_are_one_line_and_not_the_commands_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(border, "app", raising(ResultsUnwritable("'f' is full", hint="free space")))
 
     ended = command("list")
 
     assert ended.code == 1
-    assert ended.err.startswith(f"error: full{place}: what is stored is whole; ")
-    assert ended.err.count("\n") == 1
+    assert ended.err == "error: 'f' is full (free space)\n"
 
 
 def test_a_letter_that_the_terminal_lacks_is_its_escape(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,13 @@
 """`run`, `tasks`, `doctor` and `cleanup` as a user types them, over the fakes named by import path."""
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
+from agentcompass.adapters.results import file_store
+from agentcompass.adapters.results.durable import write_atomic
 from agentcompass.domain.sandbox import Check, SweepSelector, SweptSandbox
 from agentcompass.testing.fakes import FakeEnvironment
 from command_line import command
@@ -49,6 +53,25 @@ def test_an_error_is_exit_code_1_and_a_resume_takes_it_up(tmp_path: Path, result
     assert "1 errors" in out
     assert second == 1
     assert "2 correct" in out_again
+
+
+@pytest.mark.parametrize("reason", [errno.EACCES, errno.EMFILE, errno.ENOSPC])
+def test_a_disk_that_refuses_in_the_middle_is_one_line_and_exit_code_1(
+    results: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, reason: int
+) -> None:
+    def write(path: Path, data: bytes) -> None:
+        if path.name == "task-2.json":
+            raise OSError(reason, os.strerror(reason))
+        write_atomic(path, data)
+
+    monkeypatch.setattr(file_store, "write_atomic", write)
+    code, out, err = command("run", *TRIPLE, *ENV, *results, "--progress", "none")
+    told = err.splitlines()[-1]
+
+    assert (code, out) == (1, "")
+    assert "Traceback" not in err
+    assert told.endswith("run again)")
+    assert f"task-2.json' cannot be stored: {os.strerror(reason)}" in told
 
 
 def test_the_table_names_the_first_attempts_without_a_score_and_how_many_more_there_are(

@@ -9,15 +9,17 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from agentcompass.adapters.results import file_store
 from agentcompass.adapters.results.file_store import FileResultStore
 from agentcompass.domain.attempt import AttemptKey, AttemptRecord, Status
-from agentcompass.domain.errors import ConfigError
+from agentcompass.domain.errors import ConfigError, ResultsUnwritable
 from agentcompass.domain.redaction import Redactor
 from agentcompass.domain.run import RunInfo
 from agentcompass.domain.scoring import Tally
@@ -273,7 +275,7 @@ async def test_a_full_disk_raises_and_leaves_the_stored_file_whole(tmp_path: Pat
     folder = await saved(tmp_path, "a")
     before = (folder / "details" / "a.json").read_bytes()
     opened_store, _ = await opened(tmp_path)
-    with files_no_larger_than(len(before) + 10), pytest.raises(OSError, match="too large"):
+    with files_no_larger_than(len(before) + 10), pytest.raises(ResultsUnwritable, match=r"a\.json' .*too large"):
         await opened_store.save_attempt(AttemptKey(task_id="a", attempt=2), "", graded(final_answer="x" * 9999))
     await opened_store.close()
 
@@ -282,12 +284,47 @@ async def test_a_full_disk_raises_and_leaves_the_stored_file_whole(tmp_path: Pat
     assert len(await found_again(tmp_path)) == 1
 
 
+async def test_a_write_that_hangs_names_the_file_and_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    may_end = threading.Event()
+    opened_store, _ = await opened(tmp_path)
+    monkeypatch.setattr(file_store, "WRITE_LIMIT_S", 0.05)
+    monkeypatch.setattr(file_store, "write_atomic", lambda *_: may_end.wait())
+    with pytest.raises(ResultsUnwritable, match=r"task\.json' cannot be stored: not finished within 0\.05 s"):
+        await opened_store.save_attempt(KEY, "", graded())
+    may_end.set()
+    await opened_store.close()
+
+
+def refusing(*_: object, **__: object) -> None:
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+async def test_a_start_that_the_machine_refuses_names_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_store, "write_atomic", refusing)
+
+    with pytest.raises(ResultsUnwritable, match="id' cannot be stored: Too many open files"):
+        await opened(tmp_path)
+
+
+async def test_a_try_that_the_machine_refuses_names_its_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened_store, _ = await opened(tmp_path)
+    monkeypatch.setattr(Path, "mkdir", refusing)
+    with pytest.raises(ResultsUnwritable, match=r"task\.1' cannot be stored: Too many open files"):
+        opened_store.begin_attempt(KEY)
+    await opened_store.close()
+
+
 async def test_a_step_that_does_not_fit_leaves_no_torn_line(tmp_path: Path) -> None:
     opened_store, _ = await opened(tmp_path)
     opened_store.begin_attempt(KEY)
     await opened_store.append_step(KEY, step(1))
     path = opened_store.folder / "trajectories" / "task.1.jsonl"
-    with files_no_larger_than(path.stat().st_size + 100), pytest.raises(OSError, match="too large"):
+    with (
+        files_no_larger_than(path.stat().st_size + 100),
+        pytest.raises(ResultsUnwritable, match=r"task\.1\.jsonl' .*too large"),
+    ):
         await opened_store.append_step(KEY, step(2, "x" * 9999))
     await opened_store.append_step(KEY, step(3))
     await opened_store.close()
@@ -383,6 +420,7 @@ async def test_a_cancelled_save_is_whole(tmp_path: Path) -> None:
 ALIVE = """
 import asyncio, sys
 from pathlib import Path
+from agentcompass.adapters.results import file_store
 from agentcompass.adapters.results.file_store import FileResultStore
 from agentcompass.domain.redaction import Redactor
 from agentcompass.testing.result_store import KEY, graded, run_info, step

@@ -13,7 +13,7 @@ from typing import Any
 
 import structlog
 
-from ...domain.errors import ConfigError
+from ...domain.errors import ConfigError, ResultsUnwritable
 
 log = structlog.get_logger()
 _TEMPORARY = ".tmp-"
@@ -109,6 +109,18 @@ def reading_begins() -> Iterator[None]:
     except UnreachableResult as exc:
         raise ConfigError(
             f"{exc.filename!r} cannot be read: {exc.strerror}", hint="it is left as it is; try again once it can be"
+        ) from exc
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Inside, a run is stored: what the machine refuses, or does not end, is a ResultsUnwritable that names `path`."""
+    try:
+        yield
+    except OSError as exc:
+        raise ResultsUnwritable(
+            f"{str(path)!r} cannot be stored: {exc.strerror or exc}",
+            hint="what is stored is whole; mend the disk or free space, then run again",
         ) from exc
 
 

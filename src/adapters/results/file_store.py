@@ -29,6 +29,7 @@ from .durable import (
     remove_temporaries,
     set_aside,
     write_atomic,
+    writing,
 )
 from .layout import (
     DETAILS,
@@ -84,9 +85,9 @@ class FileResultStore:
     """Keeps a run in `results_dir/RUN_NAME/RUN_ID`.
 
     Every text is redacted on its way to disk. Files are replaced atomically and synced, steps are appended and synced,
-    so a kill at any moment costs at most the call that was under way. A write that fails (disk full), or that cannot
-    read what it is to add to, raises OSError and leaves the file as it was. A call that is cancelled finishes its write
-    first. No file stays open between calls.
+    so a kill at any moment costs at most the call that was under way. A write that fails (disk full), hangs, or cannot
+    read what it is to add to, raises ResultsUnwritable and leaves the file as it was. A call that is cancelled finishes
+    its write first. No file stays open between calls.
     """
 
     def __init__(self, results_dir: Path, redactor: Redactor) -> None:
@@ -106,12 +107,13 @@ class FileResultStore:
         A file that cannot be read is set aside as `NAME.broken-N`, with the event `result.set_aside`, and its attempts
         are not yielded. One that the machine does not give is a ConfigError, here and of the iterator, and stays.
         """
-        self._run = await asyncio.to_thread(self._open, run)
+        folder = self._results_dir / run.run_name / run.run_id
+        with writing(folder):
+            self._run = await asyncio.to_thread(self._open, folder, run)
         return self._stored()
 
     @reading_begins()
-    def _open(self, run: RunInfo) -> _OpenRun:
-        folder = self._results_dir / run.run_name / run.run_id
+    def _open(self, folder: Path, run: RunInfo) -> _OpenRun:
         lock = _locked(folder)
         try:
             for part in (folder, folder / DETAILS, folder / TRAJECTORIES):
@@ -141,7 +143,7 @@ class FileResultStore:
         with reading_begins():
             paths = task_paths(run.folder)
         for path in paths:
-            with reading_begins():
+            with writing(path), reading_begins():
                 file = self._read_or_set_aside(path)
             yield from file.records.items() if file else ()
 
@@ -163,35 +165,36 @@ class FileResultStore:
     def begin_attempt(self, key: AttemptKey) -> Path:
         """See ResultStore. Earlier steps and logs become `TASK.N.try-M.jsonl` and `TASK.N.try-M`, M from 1."""
         run = self._opened()
-        folder = run.folder
+        logs = logs_path(run.folder, key)
         if run.unnoted is not None:
-            write_atomic(folder / RUN_INFO, json_bytes(run.document))
+            with writing(run.folder / RUN_INFO):
+                write_atomic(run.folder / RUN_INFO, json_bytes(run.document))
             run.unnoted = None
-        move_aside(folder, key)
-        logs = logs_path(folder, key)
-        logs.mkdir(exist_ok=True)
+        with writing(logs):
+            move_aside(run.folder, key)
+            logs.mkdir(exist_ok=True)
         return logs
 
     async def append_step(self, key: AttemptKey, step: Step) -> None:
         """See ResultStore."""
-        await self._written(key, partial(self._append_step, key, step))
+        path = steps_path(self._opened().folder, key)
+        await self._written(key, path, partial(self._append_step, path, step))
 
-    def _append_step(self, key: AttemptKey, step: Step) -> None:
-        line = json_bytes(stored_form(step, self._redactor), indent=None)
-        append_line(steps_path(self._opened().folder, key), line)
+    def _append_step(self, path: Path, step: Step) -> None:
+        append_line(path, json_bytes(stored_form(step, self._redactor), indent=None))
 
     async def save_attempt(self, key: AttemptKey, category: str, record: AttemptRecord) -> None:
         """See ResultStore. Where the record names no trajectory or artifacts, what lies in the run's folder is named.
 
         Secrets in the log files of the attempt and of its earlier tries are masked.
         """
-        await self._written(key, partial(self._save_attempt, key, category, record))
+        path = task_path(self._opened().folder, key.task_id)
+        await self._written(key, path, partial(self._save_attempt, path, key, category, record))
 
-    def _save_attempt(self, key: AttemptKey, category: str, record: AttemptRecord) -> None:
+    def _save_attempt(self, path: Path, key: AttemptKey, category: str, record: AttemptRecord) -> None:
         run = self._opened()
         for logs in all_logs_paths(run.folder, key):
             mask_secrets(logs, self._redactor)
-        path = task_path(run.folder, key.task_id)
         document = self._document(path)
         if keeps(document, key, record):
             log.warning("result.kept", task_id=key.task_id, attempt=key.attempt, refused=record.status.value)
@@ -210,7 +213,7 @@ class FileResultStore:
 
     async def save_summary(self, summary: RunSummary) -> Mapping[str, Path]:
         """See ResultStore; `summary.md` is written beside `summary.json`."""
-        return await self._written(None, partial(self._save_summary, summary))
+        return await self._written(None, self._opened().folder / SUMMARY, partial(self._save_summary, summary))
 
     def _save_summary(self, summary: RunSummary) -> Mapping[str, Path]:
         run = self._opened()
@@ -231,14 +234,15 @@ class FileResultStore:
         run, self._run = self._run, None
         if run is not None:
             run.pool.shutdown(wait=False)
-            run.lock.release()
+            with writing(run.folder / LOCK):
+                run.lock.release()
 
     def _opened(self) -> _OpenRun:
         if self._run is None:
             raise RuntimeError("the result store is not open")
         return self._run
 
-    async def _written(self, key: AttemptKey | None, write: Callable[[], T]) -> T:
+    async def _written(self, key: AttemptKey | None, path: Path, write: Callable[[], T]) -> T:
         lock = self._locks[hash(key and key.task_id) % _LOCKS]
 
         def locked() -> T:
@@ -248,7 +252,8 @@ class FileResultStore:
         context = contextvars.copy_context()
         loop = asyncio.get_running_loop()
         future = loop.run_in_executor(self._opened().pool, context.run, locked)
-        return await finished_despite_cancel(future, WRITE_LIMIT_S)
+        with writing(path):
+            return await finished_despite_cancel(future, WRITE_LIMIT_S)
 
 
 def _locked(folder: Path) -> FolderLock:

@@ -1,6 +1,5 @@
 """The border of the command line, where errors end: the user's in one line, ours with a traceback."""
 
-import errno
 import io
 import sys
 import traceback
@@ -9,15 +8,14 @@ from typing import Annotated
 
 import typer
 
-from ...domain.errors import AgentCompassError
+from ...domain.errors import AgentCompassError, ResultsUnwritable
 from ...domain.one_line import printable
 from ..garbage import collect_rarely
 from .lazy import LazyGroup
 
-EXIT_BUG = 1
+EXIT_BROKEN = 1
 EXIT_WRONG = 2
 EXIT_INTERRUPTED = 130
-_FAULTS_OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ESTALE)
 
 app = typer.Typer(
     cls=LazyGroup,
@@ -63,18 +61,17 @@ def _root(
 def _exit_code(arguments: Sequence[str]) -> int:
     try:
         code = app(list(arguments), prog_name="agentcompass", standalone_mode=False)
+    except ResultsUnwritable as exc:
+        return _told(str(exc), EXIT_BROKEN)
     except AgentCompassError as exc:
         return _told(str(exc), EXIT_WRONG)
     except typer.TyperException as exc:
         return _told(exc.format_message() + _help_hint(exc), EXIT_WRONG)
     except (typer.Abort, KeyboardInterrupt):
         return _told("interrupted", EXIT_INTERRUPTED)
-    except Exception as exc:  # noqa: BLE001 - the border: a bug of ours is shown whole, and never as the user's fault
-        if isinstance(exc, OSError) and exc.errno in _FAULTS_OF_THE_DISK:
-            fault = f"{exc.strerror} ({exc.filename})" if exc.filename else f"{exc.strerror}"
-            return _told(f"{fault}: what is stored is whole; mend the disk or free space, then run again", EXIT_BUG)
+    except Exception:  # noqa: BLE001 - the border: a bug of ours is shown whole, and never as the user's fault
         traceback.print_exc()
-        return EXIT_BUG
+        return EXIT_BROKEN
     return code if isinstance(code, int) else 0
 
 
