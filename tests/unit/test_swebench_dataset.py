@@ -119,6 +119,22 @@ async def test_a_local_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     assert "no data set file" in str(await refusal(tmp_path, dataset="none.parquet"))
 
 
+async def test_a_local_file_that_may_not_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = write_rows(tmp_path / "rows.jsonl", [columns()])
+
+    def refused(path: Path) -> bytes:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "read_bytes", refused)
+    error = await refusal(tmp_path, dataset=str(file))
+
+    assert error.message == f"cannot read the data set {str(file)!r}: Permission denied"
+
+
+async def test_a_local_file_of_a_user_who_is_not_there_is_told(tmp_path: Path) -> None:
+    assert "no data set file" in str(await refusal(tmp_path, dataset="~no-such-user/rows.jsonl"))
+
+
 async def test_a_revision_of_a_local_file_is_refused(tmp_path: Path) -> None:
     assert "revision belongs to" in str(await refusal(tmp_path, dataset="./x.jsonl", revision="v1"))
 
@@ -252,6 +268,19 @@ async def test_an_endpoint_that_does_not_answer_is_told(
 
     assert "cannot fetch the data set 'acme/benchmark': " in str(error)
     assert "password" not in str(error)
+
+
+async def test_a_file_store_out_of_reach_behind_a_hub_that_answers_is_told(
+    tmp_path: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreached(*_: object, **__: object) -> str:
+        raise RuntimeError(f"Data processing error: CAS service error : ReqwestMiddleware Error: {TOKEN}")
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", unreached)  # as hf_xet does
+    error = await refusal(tmp_path)
+
+    assert error.message == "cannot fetch the data set 'acme/benchmark': RuntimeError"
+    assert "`dataset`" in error.hint
 
 
 async def test_a_file_that_fails_leaves_no_half_copy(tmp_path: Path, hub: Hub) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from ....domain.errors import ConfigError
+from ....domain.local_path import local_path
 from ..data_folder import beside, cannot_be_written, keeping, publish
 from .parameters import SweBenchParameters
 from .rows import INSTALL, SUFFIXES
@@ -36,8 +37,8 @@ async def find_dataset(parameters: SweBenchParameters, own: str, data_dir: Path)
     `data_dir` unless a tag or branch is asked for.
 
     Raises:
-        ConfigError: no such file, data set, revision or split; no network; the hub's package is not installed;
-            `data_dir` cannot be written to.
+        ConfigError: no such file, data set, revision or split; a file that cannot be read; no network; the hub's
+            package is not installed; `data_dir` cannot be written to.
     """
     name = parameters.dataset or own
     if name.endswith(SUFFIXES) or name.startswith((".", "/", "~")):
@@ -50,12 +51,15 @@ async def find_dataset(parameters: SweBenchParameters, own: str, data_dir: Path)
 
 
 def _local(path: Path, parameters: SweBenchParameters) -> DataSet:
-    file = path.expanduser().absolute()
+    file = local_path(path).absolute()
     if parameters.revision is not None:
         raise ConfigError("revision belongs to a data set of the hub, not to a local file", hint="leave it out")
-    if not file.is_file():
-        raise ConfigError(f"no data set file {str(file)!r}")
-    return DataSet((file,), {"dataset": str(file), "sha256": _sha256([file])})
+    try:
+        if not file.is_file():
+            raise ConfigError(f"no data set file {str(file)!r}")
+        return DataSet((file,), {"dataset": str(file), "sha256": _sha256([file])})
+    except OSError as exc:
+        raise ConfigError(f"cannot read the data set {str(file)!r}: {exc.strerror}") from exc
 
 
 def _of_hub(name: str, parameters: SweBenchParameters, home: Path) -> DataSet:
@@ -123,7 +127,7 @@ class _Hub:
         except errors.RepositoryNotFoundError as exc:
             hint = "check the id; for a private or gated one set HF_TOKEN"
             raise ConfigError(f"the hub has no data set {self._name!r} for us{_status(exc)}", hint=hint) from None
-        except (errors.HTTPError, errors.EntryNotFoundError, OSError, ValueError) as exc:
+        except (errors.HTTPError, errors.EntryNotFoundError, OSError, ValueError, RuntimeError) as exc:
             if isinstance(exc, OSError) and cannot_be_written(exc):
                 raise
             reason = f"{type(exc).__name__}{_status(exc)}"
