@@ -1,17 +1,19 @@
 """Tasks from a git repository: pinned, cached, and silent about credentials."""
 
 import asyncio
+import errno
 import os
 import shutil
 import socket
 import subprocess
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from agentcompass.adapters.benchmarks.task_directory import git_source
 from agentcompass.adapters.benchmarks.task_directory.benchmark import TaskDirectoryBenchmark, TaskDirectoryParameters
-from agentcompass.adapters.benchmarks.task_directory.git_source import checkout, shown_url
+from agentcompass.adapters.benchmarks.task_directory.git_source import shown_url
 from agentcompass.adapters.benchmarks.terminal_bench_2 import (
     UPSTREAM_COMMIT,
     UPSTREAM_URL,
@@ -21,6 +23,8 @@ from agentcompass.domain.errors import ConfigError
 from agentcompass.domain.task import TaskSelection
 from agentcompass.testing.task_folders import write_task
 from structlog.testing import capture_logs
+
+checkout = partial(git_source.checkout, limit_s=60)
 
 
 def git(*arguments: str, cwd: Path) -> str:
@@ -196,6 +200,15 @@ async def test_a_cache_that_cannot_be_written_to_is_told(repository: Path, tmp_p
         await checkout(str(repository), "main", tmp_path / "cache")
 
 
+async def test_a_cache_that_may_not_be_searched_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(path: Path) -> bool:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr(Path, "is_dir", refused)
+    with pytest.raises(ConfigError, match=r"tasks cannot be kept in .*: Permission denied .*--data-dir"):
+        await checkout("https://example.org/tasks.git", "0" * 40, tmp_path / "cache")
+
+
 async def test_a_disk_that_is_full_has_its_own_hint(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,6 +226,27 @@ async def test_a_relative_path_is_one_from_the_working_directory(
     found = await checkout("./tasks.git", "main", tmp_path / "cache")
 
     assert (found.url, found.commit) == (str(repository), commit(repository, "main"))
+
+
+async def test_the_folder_of_a_user_who_is_not_there_is_one_of_that_name(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await asyncio.to_thread(repository.rename, tmp_path / "~no-such-user")
+    monkeypatch.chdir(tmp_path)
+    found = await checkout("~no-such-user", "main", tmp_path / "cache")
+
+    assert names(found.path) == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["https://me:s3cret@[x/y.git", "https://me:s3cret@h\u2100/y.git", "https://example.org/\0.git", "a\0", "\ud800"],
+)
+async def test_what_git_cannot_be_given_is_refused_and_not_shown(tmp_path: Path, url: str) -> None:
+    with pytest.raises(ConfigError, match=r"^git_url is neither a URL nor a path \(give one as in "):
+        await checkout(url, "main", tmp_path / "cache")
+
+    assert not (tmp_path / "cache").exists()
 
 
 async def test_a_commit_that_is_cached_needs_no_repository(repository: Path, tmp_path: Path) -> None:
@@ -250,7 +284,7 @@ async def test_a_repository_out_of_reach_is_refused_with_the_way_round(tmp_path:
     with pytest.raises(ConfigError) as caught:
         await checkout("http://user:s3cret@127.0.0.1:9/tasks.git?token=t0ken", "main", tmp_path / "cache")
 
-    assert "git cannot get 'http://127.0.0.1:9/tasks.git'" in str(caught.value)
+    assert "git cannot get 'http://127.0.0.1:9/tasks.git': fatal: unable to access 'http" in str(caught.value)
     assert "give the folder as the benchmark parameter `path`" in str(caught.value)
     assert "s3cret" not in str(caught.value)
     assert "t0ken" not in str(caught.value)
@@ -261,6 +295,15 @@ async def test_a_machine_without_git_is_told_so(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ConfigError, match=r"git is not installed \(install git"):
+        await checkout(str(repository), "main", tmp_path / "cache")
+
+
+async def test_a_git_that_cannot_be_started_is_told_as_such(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "git").write_text("not a program\n")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ConfigError, match="^git cannot be started: Permission denied$"):
         await checkout(str(repository), "main", tmp_path / "cache")
 
 

@@ -473,6 +473,26 @@ def test_a_kit_whose_settings_cannot_be_read_is_refused(tmp_path: Path, monkeypa
         read_kit(tmp_path)
 
 
+def test_a_kit_in_a_folder_that_may_not_be_entered_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refusing(path: Path) -> bool:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "is_dir", refusing)
+    with pytest.raises(ConfigError, match="kit' cannot be read: Permission denied"):
+        read_kit(tmp_path / "kit")
+
+
+def test_a_kit_of_a_user_who_is_not_there_is_told() -> None:
+    with pytest.raises(ConfigError, match="verifier_kit: no folder '~no-such-user/kit'"):
+        read_kit(Path("~no-such-user/kit"))
+
+
+async def test_tasks_of_a_user_who_is_not_there_are_told(tmp_path: Path) -> None:
+    parameters = TaskDirectoryParameters(path=Path("~no-such-user/tasks"))
+    with pytest.raises(ConfigError, match="no folder '.*/~no-such-user/tasks'"):
+        await TaskDirectoryBenchmark(parameters, tmp_path).load_tasks(TaskSelection())
+
+
 async def test_a_file_that_is_only_a_pointer_to_its_content_is_refused(tmp_path: Path) -> None:
     pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12\n"
     write_task(tmp_path, "task", files={"tests/data.bin": pointer})

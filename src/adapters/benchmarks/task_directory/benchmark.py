@@ -11,6 +11,7 @@ from pydantic import Field, JsonValue, model_validator
 
 from ....domain.attempt import AttemptContext, HarnessResult
 from ....domain.errors import ConfigError, SandboxFailed
+from ....domain.local_path import local_path
 from ....domain.ports import Sandbox
 from ....domain.sandbox import LONGEST_TIMEOUT_S, Command
 from ....domain.suggest import did_you_mean
@@ -111,9 +112,9 @@ class TaskDirectoryBenchmark:
             return await self._checkout(parameters.git_url, parameters.revision or "HEAD")
         if parameters.path is None:
             raise ConfigError(f"{self.name}: no tasks given", hint="set the benchmark parameter path or git_url")
-        path = await asyncio.to_thread(lambda folder: folder.expanduser().absolute(), parameters.path)
+        path = await asyncio.to_thread(local_path(parameters.path).absolute)
         self._dataset = {"path": str(path)}
-        return Path(path)
+        return path
 
     async def _checkout(self, url: str, revision: str) -> Path:
         found = await checkout(url, revision, self._data_dir / "git", limit_s=self._parameters.git_timeout_s)

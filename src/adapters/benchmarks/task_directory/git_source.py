@@ -14,6 +14,8 @@ from urllib.parse import urlsplit, urlunsplit
 import structlog
 
 from ....domain.errors import ConfigError
+from ....domain.local_path import local_path
+from ....domain.redaction import Redactor, url_secrets
 from ...support.cleanup import cleaned_up
 from ..data_folder import WRITABLE, beside, keeping, publish, tells_no_room
 from .task_folder import first_lfs_pointer, may_be_of_a_task
@@ -57,7 +59,7 @@ def shown_url(url: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
-async def checkout(url: str, revision: str, cache: Path, *, limit_s: float = 1800) -> Checkout:
+async def checkout(url: str, revision: str, cache: Path, *, limit_s: float) -> Checkout:
     """The files of `revision` (a commit, tag or branch) below `cache`; a commit that is there needs no network.
 
     Safe beside other processes that fetch the same. The URL's credentials reach git through its environment only.
@@ -65,34 +67,49 @@ async def checkout(url: str, revision: str, cache: Path, *, limit_s: float = 180
 
     Raises:
         ConfigError: no git, no such repository or revision, no network, or more than `limit_s` seconds; the revision
-            has tasks with submodules or files that are Git LFS pointers; `cache` cannot be written to.
+            has tasks with submodules or files that are Git LFS pointers; `cache` cannot be read or written to.
     """
     url = _located(url)
     shown = shown_url(url)
     if not _REVISION.fullmatch(revision) or url.startswith("-"):
         raise ConfigError(f"{revision!r} of {shown!r} is not a revision", hint="give a commit, a tag or a branch")
     home = cache / hashlib.sha256(shown.encode()).hexdigest()[:16]
-    if _COMMIT.fullmatch(revision) and (home / revision).is_dir():
-        return Checkout(home / revision, revision, shown)
-    with keeping("tasks", home), beside(home) as work:
-        files = work / "files"
-        files.mkdir()
-        git = _Git(url, shown, files)
-        try:
-            async with asyncio.timeout(limit_s):
-                commit = await _fetch(git, revision)
-                await _refuse_half(git, files)
-        except TimeoutError as exc:
-            raise ConfigError(f"fetching {shown!r} took more than {limit_s:g} s", hint=_OFFLINE) from exc
-        shutil.rmtree(files / ".git")
-        publish(files, home / commit)
+    with keeping("tasks", home):
+        is_kept = _COMMIT.fullmatch(revision) and (home / revision).is_dir()
+        commit = revision if is_kept else await _published(url, revision, home, limit_s)
     return Checkout(home / commit, commit, shown)
 
 
 def _located(url: str) -> str:
     """As git has it: what has a colon before its first slash is no path, but `host:path`."""
+    if not _can_be_given(url):
+        hint = "give one as in https://example.org/tasks.git, or a folder"
+        raise ConfigError("git_url is neither a URL nor a path", hint=hint)  # it may hold a password
     is_path = not url.startswith("-") and ":" not in url.partition("/")[0]
-    return str(Path(os.path.expanduser(url)).absolute()) if is_path else url
+    return str(local_path(url).absolute()) if is_path else url
+
+
+def _can_be_given(url: str) -> bool:
+    try:
+        return b"\0" not in shown_url(url).encode() + url.encode()
+    except ValueError:
+        return False
+
+
+async def _published(url: str, revision: str, home: Path, limit_s: float) -> str:
+    with beside(home) as work:
+        files = work / "files"
+        files.mkdir()
+        git = _Git(url, shown_url(url), files)
+        try:
+            async with asyncio.timeout(limit_s):
+                commit = await _fetch(git, revision)
+                await _refuse_half(git, files)
+        except TimeoutError as exc:
+            raise ConfigError(f"fetching {git.shown!r} took more than {limit_s:g} s", hint=_OFFLINE) from exc
+        shutil.rmtree(files / ".git")
+        publish(files, home / commit)
+    return commit
 
 
 async def _refuse_half(git: "_Git", files: Path) -> None:
@@ -161,6 +178,8 @@ class _Git:
             )
         except FileNotFoundError as exc:
             raise ConfigError("the program git is not installed", hint=f"install git, or {_OFFLINE}") from exc
+        except OSError as exc:
+            raise ConfigError(f"git cannot be started: {exc.strerror}") from exc
         try:
             output, errors = await process.communicate()
         except asyncio.CancelledError:
@@ -169,21 +188,12 @@ class _Git:
         return process.returncode or 0, output.decode("utf-8", "replace"), errors.decode("utf-8", "replace")
 
     def _reason(self, errors: str) -> str:
-        lines = [line.strip() for line in errors.replace(self._url, self.shown).splitlines() if line.strip()]
+        told = Redactor(url_secrets(self._url)).text(errors.replace(self._url, self.shown))
+        lines = [line.strip() for line in told.splitlines() if line.strip()]
         fatal = next(
             (line for line in lines if line.startswith(("fatal:", "error:"))), lines[-1] if lines else "failed"
         )
-        for secret in _secrets(self._url):
-            fatal = fatal.replace(secret, "***")
         return fatal[:_MAX_MESSAGE]
-
-
-def _secrets(url: str) -> list[str]:
-    if "://" not in url:
-        return []
-    parts = urlsplit(url)
-    userinfo = parts.netloc.rpartition("@")[0]
-    return [secret for secret in (userinfo, userinfo.partition(":")[2], parts.query) if secret]
 
 
 async def _killed(process: asyncio.subprocess.Process) -> None:

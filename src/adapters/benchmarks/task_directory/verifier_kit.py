@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ....domain.errors import ConfigError
+from ....domain.local_path import local_path
 from .task_folder import checksum, read_errors_told
 
 _LINE = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)=(?P<value>[^\0]*)")
@@ -28,10 +29,10 @@ def read_kit(path: Path | None) -> VerifierKit | None:
     """
     if path is None:
         return None
-    folder = path.expanduser().absolute()
-    if not folder.is_dir():
-        raise ConfigError(f"verifier_kit: no folder {str(path)!r}")
+    folder = local_path(path).absolute()
     with read_errors_told(folder):
+        if not folder.is_dir():
+            raise ConfigError(f"verifier_kit: no folder {str(path)!r}")
         return VerifierKit(folder, _env(folder / "env"), checksum(folder))
 
 
