@@ -49,6 +49,5 @@ async def test_a_limit_of_every_task_can_be_replaced(tmp_path: Path) -> None:
 
 async def test_the_data_is_the_package(tmp_path: Path) -> None:
     benchmark = QuickstartBenchmark(QuickstartParameters(), tmp_path)
-    await benchmark.load_tasks(TaskSelection(limit=1))
 
     assert dict(benchmark.dataset()) == {"package": "agentcompass"}

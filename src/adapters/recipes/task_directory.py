@@ -54,8 +54,7 @@ def _image(task: Task) -> dict[str, Any]:
     context = task.metadata.get("dockerfile_context")
     if not context:
         return {}
-    timeout_s = float(str(task.metadata.get("build_timeout_s") or 600))
-    return {"build": ImageBuild(context=Path(str(context)), timeout_s=timeout_s)}
+    return {"build": ImageBuild(context=Path(str(context)), timeout_s=float(str(task.metadata["build_timeout_s"])))}
 
 
 def _refuse_without_image(task: Task) -> None:

@@ -1,12 +1,11 @@
 """The quickstart suite: small tasks of our own, in the package, for a first run without network or images."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
 from pydantic import JsonValue
 
-from ....domain.task import Task, TaskSelection
 from ....domain.value import Parameters
 from ..task_directory.benchmark import TaskDirectoryBenchmark, TaskDirectoryParameters
 from ..task_directory.limits import TaskLimits
@@ -29,12 +28,6 @@ class QuickstartBenchmark(TaskDirectoryBenchmark):
     def __init__(self, parameters: QuickstartParameters, data_dir: Path) -> None:
         super().__init__(TaskDirectoryParameters(path=HERE / "tasks", **parameters.model_dump()), data_dir)
 
-    async def load_tasks(self, selection: TaskSelection) -> Sequence[Task]:
-        """The selected tasks."""
-        tasks = await super().load_tasks(selection)
-        self._dataset = {"package": "agentcompass"}
-        return tasks
-
     def dataset(self) -> Mapping[str, JsonValue]:
         """The package itself; its version is the run's."""
-        return dict(self._dataset)
+        return {"package": "agentcompass"}

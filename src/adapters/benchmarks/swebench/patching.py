@@ -112,7 +112,7 @@ class PatchOutcome(Value):
     """It lacked its last newline, which the commands would not have taken."""
 
 
-def apply_command(patch: bytes, root: PurePosixPath, limit_s: float = APPLY_LIMIT_S) -> Command:
+def apply_command(patch: bytes, root: PurePosixPath) -> Command:
     """The whole routine as one command; its status is 0 when the patch is applied."""
     names = patch_paths(patch)
     leftovers = sorted({name + suffix for name in names for suffix in _LEFTOVERS} - set(names))
@@ -122,7 +122,7 @@ def apply_command(patch: bytes, root: PurePosixPath, limit_s: float = APPLY_LIMI
         script=head + PLAIN_GIT + SAVE_AND_PUT_BACK + body,
         cwd=root,
         stdin=ended(patch),
-        timeout_s=limit_s,
+        timeout_s=APPLY_LIMIT_S,
     )
 
 

@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from ....domain.sandbox import LONGEST_TIMEOUT_S
 
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TASK_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 _SIZE = re.compile(r"(\d{1,12})\s*([KMG])B?", re.IGNORECASE)
 _MIB = {"K": 1 / 1024, "M": 1, "G": 1024}
@@ -46,7 +46,7 @@ def _os(value: Any) -> Any:
 
 def _variables(value: dict[str, str]) -> dict[str, str]:
     for name, text in value.items():
-        if not _VARIABLE.fullmatch(name) or name == RESERVED:
+        if not VARIABLE.fullmatch(name) or name == RESERVED:
             raise _problem(f"{name!r} cannot be set as an environment variable")
         if "\0" in text:
             raise _problem(f"the value of {name!r} contains a NUL byte")

@@ -12,6 +12,7 @@ from pydantic_core import ErrorDetails
 from ....domain.suggest import nearest
 from ....domain.value import Value
 from .task_fields import (
+    VARIABLE,
     AbsolutePath,
     Delay,
     HostList,
@@ -31,8 +32,6 @@ from .task_fields import (
     Version,
     refused,
 )
-
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class TaskProblems(Exception):
@@ -205,7 +204,7 @@ def _syntax_problem(message: str, text: str) -> str:
 
 
 def _field_problem(error: ErrorDetails) -> str:
-    path = [part for part in error["loc"] if isinstance(part, int) or _VARIABLE.fullmatch(part) or len(part) == 1]
+    path = [part for part in error["loc"] if isinstance(part, int) or VARIABLE.fullmatch(part) or len(part) == 1]
     shown = ".".join(str(part) for part in error["loc"] if not _is_type_tag(part))
     if error["type"] == "extra_forbidden":
         return f" {shown}: unknown field{_nearest([str(part) for part in path])}"
