@@ -6,6 +6,7 @@ import itertools
 import os
 import resource
 import shutil
+import signal
 import sys
 import tempfile
 import textwrap
@@ -194,6 +195,25 @@ async def test_a_process_without_our_mark_is_found_by_its_directory(
 
     assert alive
     assert not _alive(pid)
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="processes are found through /proc")
+async def test_who_came_into_the_folder_to_look_does_not_lose_the_session(
+    environment: HostProcessEnvironment, base: Path, tmp_path: Path
+) -> None:
+    async with environment.open(SandboxSpec(), an_owner()) as sandbox:
+        script = f"cd /; sleep 300 & echo $! > {tmp_path}/job; cd {base}/{sandbox.id}; sleep 300 & cd /; wait"
+        terminal = await asyncio.create_subprocess_exec("sh", "-c", script, start_new_session=True)
+        job = int(await _line_of(tmp_path, "job"))
+        while not marked(Mark("NO=SUCH", folder=base / sandbox.id)):
+            await asyncio.sleep(0.01)
+    left = marked(Mark("NO=SUCH", folder=base))
+    spared = [_alive(terminal.pid), _alive(job)]
+    os.killpg(terminal.pid, signal.SIGKILL)
+    await terminal.wait()
+
+    assert spared == [True, True]
+    assert left == set()
 
 
 async def test_a_service_may_go_on_printing_after_its_command(sandbox: HostSandbox) -> None:

@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -80,26 +80,38 @@ def _living_groups(mark: Mark) -> set[int]:
 def marked(mark: Mark) -> set[int]:
     """Pids of living processes with this mark: by their own environment or directory, by session, or by descent."""
     # Marks first: whoever bears one has left the session of this process, so no session read before counts.
-    bearers = {pid for pid in _pids() if _bears(pid, mark)}
+    bearers = {pid for pid in _pids() if _bears(pid, mark.variable)}
+    inside = {pid for pid in _pids() if mark.folder is not None and _is_inside(pid, mark.folder)}
     processes = [process for process in map(_looked_up, _pids()) if process is not None]
-    found = bearers & {process.pid for process in processes}
-    sessions = set(mark.sessions)
+    alive = {process.pid for process in processes}
+    # Whoever only works in the folder may have come to look: their session is their own.
+    return _with_sessions(bearers & alive, mark.sessions, processes) | _with_descendants(inside & alive, processes)
+
+
+def _with_sessions(found: set[int], sessions: frozenset[int], processes: Sequence[_Process]) -> set[int]:
     while True:
-        sessions.update(process.session for process in processes if process.pid in found)
-        sessions.discard(os.getsid(0))
+        sessions = sessions.union(p.session for p in processes if p.pid in found) - {os.getsid(0)}
         more = {p.pid for p in processes if p.session in sessions or p.parent in found} - found
         if not more:
             return found
-        found |= more
+        found = found | more
 
 
-def _bears(pid: int, mark: Mark) -> bool:
+def _with_descendants(found: set[int], processes: Sequence[_Process]) -> set[int]:
+    while more := {p.pid for p in processes if p.parent in found} - found:
+        found = found | more
+    return found
+
+
+def _bears(pid: int, variable: str) -> bool:
     with suppress(OSError), open(f"{_PROC}/{pid}/environ", "rb") as file:
-        if os.fsencode(mark.variable) in file.read().split(b"\0"):
-            return True
-    if mark.folder is not None:
-        with suppress(OSError):
-            return f"{os.readlink(f'{_PROC}/{pid}/cwd')}/".startswith(f"{mark.folder}/")
+        return os.fsencode(variable) in file.read().split(b"\0")
+    return False
+
+
+def _is_inside(pid: int, folder: Path) -> bool:
+    with suppress(OSError):
+        return f"{os.readlink(f'{_PROC}/{pid}/cwd')}/".startswith(f"{folder}/")
     return False
 
 
