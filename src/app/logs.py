@@ -14,6 +14,7 @@ import structlog
 from structlog.typing import EventDict, WrappedLogger
 
 from ..domain.errors import ConfigError
+from ..domain.one_line import cut
 from ..domain.redaction import Redactor
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
@@ -216,7 +217,7 @@ def human_line(event: Mapping[str, Any]) -> str:
     fields = [f"{key}={_shown(value)}" for key, value in event.items() if key not in _HEAD]
     cause = str(event.get("exception", "")).strip().rpartition("\n")[2]
     line = " ".join([f"{event.get('level', 'error')}: {event.get('event', '')}", *fields, *([cause] if cause else [])])
-    return line if len(line) <= MAX_HUMAN_CHARS else f"{line[: MAX_HUMAN_CHARS - 1]}…"
+    return cut(line, MAX_HUMAN_CHARS)
 
 
 def _shown(value: Any) -> str:

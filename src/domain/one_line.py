@@ -6,6 +6,11 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
+def cut(text: str, max_chars: int) -> str:
+    """At most `max_chars` of `text`, the last an ellipsis where it was longer. Redact first: half a secret is one too."""
+    return text if len(text) <= max_chars else f"{text[: max_chars - 1]}…"
+
+
 def one_line(text: str) -> str:
     """`text` with its white space folded and its control characters (a terminal obeys them) as escapes."""
     return printable(" ".join(text.split()))

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from .attempt import AttemptKey, AttemptRecord, Status
 from .model import NO_USAGE, Usage
+from .one_line import cut
 from .run import GRADED, Counts, Interval, Rate, RunSummary, Spent, Unscored
 from .spans import Spans
 from .task import KNOWN_BAD
@@ -287,11 +288,10 @@ class Tally:
 
 
 def _ungraded(record: AttemptRecord) -> _Ungraded:
-    error = record.error
     return _Ungraded(
         status=record.status,
         kind=_error_kind(record),
-        error=error if len(error) <= MAX_ERROR_CHARS else f"{error[:MAX_ERROR_CHARS]}…",
+        error=cut(record.error, MAX_ERROR_CHARS),
         exit_reason=record.exit_reason.value if record.exit_reason else None,
         started_at=record.started_at,
         ended_at=record.ended_at,

@@ -325,7 +325,7 @@ def test_what_has_no_score_is_named_with_the_beginning_of_its_error() -> None:
     unscored = summary(tally).unscored
 
     assert [(one.task_id, one.status) for one in unscored] == [("task-1", "cancelled"), ("task-2", "run_error")]
-    assert (len(unscored[0].error), unscored[1].error) == (301, "gone")
+    assert (len(unscored[0].error), unscored[1].error) == (300, "gone")
 
 
 def test_times_are_those_of_the_attempts_over_all_starts_however_often_they_are_added_up() -> None:

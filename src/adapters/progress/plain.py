@@ -6,8 +6,9 @@ from typing import TextIO
 
 from ...domain.attempt import Status
 from ...domain.events import AttemptEnded, Event, RunEnded, RunStarted, StageEntered
+from ...domain.one_line import cut
 from .tally import Clock, Tally
-from .wording import cut, duration, label, outcome, score, state, warning
+from .wording import MAX_CHARS, duration, label, outcome, score, state, warning
 from .writer import LineWriter
 
 STAGES_UP_TO = 4
@@ -62,7 +63,7 @@ class PlainDisplay:
             self._show_state()
 
     def _attempt(self, event: AttemptEnded) -> None:
-        line = cut(self._redact(f"{label(event.key)}: {outcome(event.record)}"))
+        line = cut(self._redact(f"{label(event.key)}: {outcome(event.record)}"), MAX_CHARS)
         if self._tally.selected - self._tally.kept <= ATTEMPTS_UP_TO:
             self.print_line(f"{line} · {state(self._tally)}")
             self._state_at = self._clock()
@@ -89,7 +90,7 @@ class PlainDisplay:
             return
         self._warnings_left -= 1
         self._tell_withheld()
-        self.print_line(cut(self._redact(text)))
+        self.print_line(cut(self._redact(text), MAX_CHARS))
 
     def _tell_withheld(self) -> None:
         if self._withheld:

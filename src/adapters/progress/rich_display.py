@@ -14,8 +14,9 @@ from rich.text import Text
 
 from ...domain.attempt import Status
 from ...domain.events import AttemptEnded, Event, RunEnded, RunStarted
+from ...domain.one_line import cut
 from .tally import Clock, Tally
-from .wording import cost, cut, duration, label, outcome, score, state, tokens, warning
+from .wording import MAX_CHARS, cost, duration, label, outcome, score, state, tokens, warning
 from .writer import QuietStream
 
 REFRESH_S = 0.25
@@ -59,9 +60,9 @@ class RichDisplay:
         if isinstance(event, AttemptEnded):
             if event.record.status is Status.COMPLETED:
                 return None
-            return Text(cut(self._redact(f"{label(event.key)}: {outcome(event.record)}")), style="red")
+            return Text(cut(self._redact(f"{label(event.key)}: {outcome(event.record)}"), MAX_CHARS), style="red")
         text = warning(event)
-        return Text(cut(self._redact(text)), style="yellow") if text else None
+        return Text(cut(self._redact(text), MAX_CHARS), style="yellow") if text else None
 
     def _begin(self, event: RunStarted) -> None:
         self._title = self._redact(event.title)

@@ -6,6 +6,9 @@ from ...domain.one_line import one_line
 from ...domain.run import Rate, Spent
 from .tally import Tally
 
+MAX_CHARS = 400
+"""Of a line about an attempt or a warning."""
+
 
 def duration(seconds: float) -> str:
     """`0:07`, `12:30`, `1:02:03`."""
@@ -55,11 +58,6 @@ def outcome(record: AttemptRecord) -> str:
         verdict = "correct" if record.correct else "incorrect"
         return f"{verdict} ({record.exit_reason})" if record.exit_reason else verdict
     return f"{record.status}: {one_line(record.error)}" if record.error else str(record.status)
-
-
-def cut(text: str, limit: int = 400) -> str:
-    """The first `limit` characters; to be applied after redaction, so that no half of a secret is left."""
-    return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def state(tally: Tally) -> str:

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...domain.model import Usage
-from ...domain.one_line import one_line
+from ...domain.one_line import cut, one_line
 from ...domain.run import Counts, Rate, RunSummary, Unscored
+from ...domain.scoring import MAX_ERROR_CHARS
 
-_MAX_ERROR_CHARS = 300
 _SHOWN_ROWS = 20
 _SHOWN_ERROR_CHARS = 120
 _UNSCORED_HEAD = ("Task", "Attempt", "Status", "Error")
@@ -52,7 +52,7 @@ def _more(rows: Sequence[object]) -> list[str]:
     return [f"and {more} more, see summary.md"] if more > 0 else []
 
 
-def _unscored_rows(entries: Iterable[Unscored], max_chars: int = _MAX_ERROR_CHARS) -> Iterator[Sequence[str]]:
+def _unscored_rows(entries: Iterable[Unscored], max_chars: int = MAX_ERROR_CHARS) -> Iterator[Sequence[str]]:
     for entry in entries:
         yield entry.task_id, str(entry.attempt), entry.status.value, cut(one_line(entry.error), max_chars)
 
@@ -183,11 +183,6 @@ def moment(text: str) -> str:
 
 def _listed(counts: dict[str, int]) -> str:
     return ", ".join(f"{count} x {name}" for name, count in counts.items())
-
-
-def cut(text: str, max_chars: int = _MAX_ERROR_CHARS) -> str:
-    """The beginning of a long error."""
-    return text if len(text) <= max_chars else f"{text[:max_chars]}…"
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -9,12 +9,14 @@ from typing import Any
 from pydantic import JsonValue
 
 from ...domain.errors import ConfigError
+from ...domain.one_line import cut
 from ...domain.redaction import Redactor
 from ...domain.run import RunInfo
 from .durable import UnreadableResult, read_json_object
 from .serialising import stored_form
 
 _SHOWN_DIFFERENCES = 8
+_SHOWN_CHARS = 200
 _PER_START = ("started_at", "ended_at", "host", "versions", "request")
 
 
@@ -94,5 +96,4 @@ _NOT_SET = object()
 def _shown(value: Any) -> str:
     if value is _NOT_SET:
         return "(not set)"
-    text = json.dumps(value)
-    return text if len(text) <= 200 else f"{text[:200]}…"
+    return cut(json.dumps(value), _SHOWN_CHARS)

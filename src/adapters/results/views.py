@@ -6,11 +6,13 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from ...domain.attempt import AttemptKey, AttemptRecord, Failure
+from ...domain.one_line import cut
 from ...domain.run import GRADED
+from ...domain.scoring import MAX_ERROR_CHARS
 from .durable import is_file, is_folder, reading_begins
 from .layout import logs_path
 from .reading import PARTIAL, StoredRun, StoredTasks
-from .report import Row, aligned, cost, cut, moment, percent, render_table, seconds, tokens
+from .report import Row, aligned, cost, moment, percent, render_table, seconds, tokens
 from .task_file import TaskFile
 
 _RUN_COLUMNS = (
@@ -79,7 +81,7 @@ def _attempt_line(key: AttemptKey, record: AttemptRecord) -> Sequence[str]:
         record.exit_reason.value if record.exit_reason else "-",
         "-" if total is None else seconds(total),
         str(len(record.tries) + 1),
-        cut(record.error),
+        cut(record.error, MAX_ERROR_CHARS),
     )
 
 
@@ -122,7 +124,7 @@ def _attempt_rows(folder: Path, key: AttemptKey, record: AttemptRecord) -> Itera
     if record.submission_sha256:
         yield Row("Submission", f"sha256 {record.submission_sha256}")
     if record.final_answer:
-        yield Row("Final answer", cut(record.final_answer))
+        yield Row("Final answer", cut(record.final_answer, MAX_ERROR_CHARS))
     yield from _path_rows(folder, key, record)
 
 
