@@ -7,7 +7,7 @@ def printable(text: str) -> str:
 
 
 def cut(text: str, max_chars: int) -> str:
-    """At most `max_chars` of `text`, the last an ellipsis where it was longer. Redact first: half a secret is one too."""
+    """At most `max_chars` of `text`, the last an ellipsis where it was longer; redact first, or half a secret stays."""
     return text if len(text) <= max_chars else f"{text[: max_chars - 1]}…"
 
 
