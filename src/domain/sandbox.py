@@ -5,7 +5,7 @@ from enum import StrEnum
 from pathlib import Path, PurePosixPath
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from .value import Value
 
@@ -32,10 +32,18 @@ def _image_name(name: str) -> str:
     return name
 
 
+def _absolute(path: PurePosixPath) -> PurePosixPath:
+    if not path.is_absolute():
+        raise ValueError(f"{str(path)!r} is not an absolute path")
+    return path
+
+
 ImageName = Annotated[str, AfterValidator(_image_name)]
 """As the registry, or the provider, knows it."""
 Variables = Annotated[dict[str, str], AfterValidator(_settable)]
 """Environment variables that can be set."""
+AbsolutePath = Annotated[PurePosixPath, AfterValidator(_absolute)]
+"""Of a sandbox."""
 Gpu = Annotated[str, BeforeValidator(_text_of_count, json_schema_input_type=str | int)]
 """A count may be given as a number."""
 
@@ -64,7 +72,7 @@ class SandboxSpec(Value):
     """An image published under a name at the provider (Modal)."""
     build: ImageBuild | None = None
     """Build the image when neither `image` nor `named_image` is given."""
-    workspace_root: PurePosixPath | None = None
+    workspace_root: AbsolutePath | None = None
     """Absolute working directory of every command, made if missing; None is the image's own."""
     env_variables: Variables = Field(default_factory=dict)
     """Set for every command. Never secrets."""
@@ -84,16 +92,8 @@ class SandboxSpec(Value):
     """Lifetime in seconds, after which the sandbox ends by itself."""
     idle_timeout: float | None = Field(default=None, gt=0)
     """Seconds without activity after which the provider may end it."""
-    directories: tuple[PurePosixPath, ...] = ()
+    directories: tuple[AbsolutePath, ...] = ()
     """Absolute directories made at start, writable by every user."""
-
-    @field_validator("directories", "workspace_root")
-    @classmethod
-    def _absolute(cls, value: object) -> object:
-        for path in value if isinstance(value, tuple) else (value,):
-            if isinstance(path, PurePosixPath) and not path.is_absolute():
-                raise ValueError(f"{str(path)!r} is not an absolute path")
-        return value
 
 
 class SandboxOwner(Value):

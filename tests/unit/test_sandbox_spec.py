@@ -3,14 +3,16 @@
 import pytest
 from agentcompass.adapters.environments.docker.environment import DockerParameters
 from agentcompass.adapters.environments.host_process.environment import HostProcessParameters
+from agentcompass.adapters.environments.modal.parameters import ModalParameters
 from agentcompass.domain.errors import ConfigError
 from agentcompass.domain.resolving import resolve_spec
 from agentcompass.domain.sandbox import ImageBuild, SandboxSpec
+from agentcompass.domain.value import first_fault
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
-MODELS = [SandboxSpec, DockerParameters, HostProcessParameters]
+MODELS = [SandboxSpec, DockerParameters, HostProcessParameters, ModalParameters]
 settable_names = st.text(st.characters(exclude_characters="=\0", exclude_categories=("Cs",)), min_size=1)
 settable_values = st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",)))
 
@@ -30,6 +32,14 @@ def test_variables_that_no_process_can_have_are_refused(
 ) -> None:
     with pytest.raises(ValidationError, match=message):
         model(env_variables=variables)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_workspace_that_is_no_absolute_path_is_refused_by_its_setting(model: type[BaseModel]) -> None:
+    with pytest.raises(ValidationError) as caught:
+        model(workspace_root="app")
+
+    assert first_fault(caught.value) == "workspace_root: 'app' is not an absolute path"
 
 
 @given(st.dictionaries(settable_names, settable_values))

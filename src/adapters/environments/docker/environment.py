@@ -6,7 +6,7 @@ import shutil
 from collections.abc import AsyncIterator, Collection
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, ClassVar
 
 import structlog
@@ -18,6 +18,7 @@ from ....domain.errors import AgentCompassError, SandboxBusy, SandboxFailed
 from ....domain.resolving import refuse_unsupported
 from ....domain.sandbox import (
     LONGEST_TIMEOUT_S,
+    AbsolutePath,
     Capabilities,
     Check,
     Gpu,
@@ -56,7 +57,7 @@ class DockerParameters(AdapterParameters):
     """Image to use in place of the one that the recipe chooses."""
     build: ImageBuild | None = None
     """Image to be built (`{"context": FOLDER, "dockerfile": NAME, "timeout_s": N}`) where none is named."""
-    workspace_root: PurePosixPath | None = None
+    workspace_root: AbsolutePath | None = None
     """Absolute working directory of commands, made if missing; None is the image's own."""
     env_variables: Variables = Field(default_factory=dict)
     """Set for every command. No secrets."""

@@ -19,6 +19,7 @@ from ....domain.naming import sandbox_name
 from ....domain.resolving import refuse_unsupported
 from ....domain.sandbox import (
     LONGEST_TIMEOUT_S,
+    AbsolutePath,
     Capabilities,
     Check,
     SandboxOwner,
@@ -45,8 +46,8 @@ _UNLABELLED_AGE_S = 3600.0
 class HostProcessParameters(AdapterParameters):
     """Commands run as you, on this machine, in a folder of their own. Nothing is isolated: trust what you run."""
 
-    workspace_root: PurePosixPath | None = None
-    """Working directory of commands, below the sandbox's folder; None is `/app`."""
+    workspace_root: AbsolutePath | None = None
+    """Absolute working directory of commands, below the sandbox's folder; None is `/app`."""
     env_variables: Variables = Field(default_factory=dict)
     """Set for every command. No secrets."""
     timeout: float | None = Field(default=None, gt=0, le=LONGEST_TIMEOUT_S)

@@ -3,13 +3,12 @@
 import ipaddress
 import re
 from collections.abc import Mapping
-from pathlib import PurePosixPath
 from typing import Annotated
 
 from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 from pydantic.config import JsonDict
 
-from ....domain.sandbox import ImageBuild, ImageName, Network, Variables
+from ....domain.sandbox import AbsolutePath, ImageBuild, ImageName, Network, Variables
 from ....domain.value import Parameters
 
 LONGEST_LIFETIME_S = 24 * 3600
@@ -67,7 +66,7 @@ class ModalParameters(Parameters):
     """Image published at Modal, as in `name`, `name:tag` or `environment/name:tag`."""
     build: ImageBuild | None = None
     """Image to be built (`{"context": FOLDER, "dockerfile": NAME, "timeout_s": N}`) where none is named."""
-    workspace_root: PurePosixPath | None = None
+    workspace_root: AbsolutePath | None = None
     """Absolute working directory of commands, made if missing; None is the image's own."""
     env_variables: Variables = Field(default_factory=dict)
     """Set for every command. No secrets: those are named in `secrets`."""
@@ -178,13 +177,6 @@ class ModalParameters(Parameters):
                 raise ValueError(f"{path!r} is no absolute path below /")
         if len(set(value.values())) < len(value):
             raise ValueError("a volume can be mounted at one path only")
-        return value
-
-    @field_validator("workspace_root")
-    @classmethod
-    def _absolute(cls, value: PurePosixPath | None) -> PurePosixPath | None:
-        if value is not None and not value.is_absolute():
-            raise ValueError(f"{str(value)!r} is not an absolute path")
         return value
 
     @model_validator(mode="after")
