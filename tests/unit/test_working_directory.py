@@ -31,13 +31,15 @@ class Shell:
         self.codes: dict[str, int] = {}
         self.says = ""
         self.began: list[tuple[str, PurePosixPath | None]] = []
+        self.users: list[str | None] = []
 
     def __call__(self, sandbox: FakeSandbox, command: Command) -> ExecResult:
         if command.cwd is None and not self.there and HERE not in sandbox.directories:
             return ended(1, "cd: no such directory")
-        telling, _, script = (command.script or "").partition("\n")
+        telling, _, script = (command.script or "").rpartition("\n")
+        self.users.append(command.user)
         self.began.append((script, command.cwd))
-        return ended(self.codes.get(script, 0), f"{telling.split()[1]}\n{self.says}")
+        return ended(self.codes.get(script, 0), f"{telling.removeprefix('echo ').removesuffix(' >&2')}\n{self.says}")
 
 
 @pytest.fixture
@@ -57,6 +59,13 @@ async def test_a_working_directory_that_is_gone_is_made_again(shell: Shell, sand
 
     assert result.ok
     assert shell.began[-1] == ("work", None)
+
+
+async def test_it_is_made_again_for_all_users(shell: Shell, sandbox: FakeSandbox) -> None:
+    shell.codes["chmod 0777 ."] = 1
+    await exec_in_working_directory(sandbox, WORK.model_copy(update={"user": "u"}))
+
+    assert shell.users == [None, "root", "u"]
 
 
 async def test_where_it_cannot_be_made_the_command_runs_at_the_root(

@@ -12,6 +12,8 @@ from ....domain.sandbox import Command, ExecResult
 from ..script_ends import last_line
 
 log = structlog.get_logger()
+_OPEN = "chmod 0777 ."
+_OPEN_LIMIT_S = 60.0
 
 
 async def exec_in_working_directory(sandbox: Sandbox, command: Command) -> ExecResult:
@@ -53,4 +55,12 @@ async def _made(sandbox: Sandbox) -> bool:
         except SandboxFailed as exc:
             log.warning("working_directory.not_made", error=str(exc))
             return False
+    await _open_to_all(sandbox)
     return True
+
+
+async def _open_to_all(sandbox: Sandbox) -> None:
+    """What is copied in belongs to root, and nobody knows any more whose the old one was."""
+    for user in (None, "root"):
+        if (await sandbox.exec(Command(script=_OPEN, user=user, timeout_s=_OPEN_LIMIT_S))).ok:
+            return
