@@ -15,6 +15,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -172,6 +173,22 @@ async def test_commands_see_only_the_listed_variables(sandbox: HostSandbox, monk
 
 async def test_the_folder_is_private(sandbox: HostSandbox, base: Path) -> None:
     assert os.stat(base / sandbox.id).st_mode & 0o777 == 0o700
+
+
+async def test_a_sandbox_whose_folder_may_not_be_entered_is_lost(
+    sandbox: HostSandbox, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = os.stat
+
+    def closed(path: Any, **how: Any) -> os.stat_result:
+        if base / sandbox.id in Path(os.fsdecode(path)).parents:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return look(path, **how)
+
+    monkeypatch.setattr(os, "stat", closed)
+    with pytest.raises(SandboxLost, match="removed or closed"):
+        await sandbox.exec(sh("true"))
+    monkeypatch.undo()
 
 
 async def test_nothing_is_left_of_a_sandbox_with_read_only_folders(

@@ -63,8 +63,8 @@ class SandboxFolder:
         return self.path.name.removeprefix(".").removesuffix(".starting").removesuffix(".removing")
 
     def exists(self) -> bool:
-        """Whether it is there, and nobody has begun to remove it."""
-        return self._label.exists()
+        """Whether it is there and can be entered, and nobody has begun to remove it."""
+        return os.path.exists(self._label)
 
     def label(self) -> Label | None:
         """The label; None when there is none that can be read."""

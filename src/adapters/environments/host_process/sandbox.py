@@ -230,7 +230,7 @@ class HostSandbox:
             reason = f"its lifetime of {self._lifetime_s:g} s is over"
             raise SandboxLost(f"sandbox {self.id!r} is gone: {reason}", hint="raise the environment's timeout")
         if not self._folder.exists():
-            raise SandboxLost(f"sandbox {self.id!r} is gone: its folder was removed")
+            raise SandboxLost(f"sandbox {self.id!r} is gone: its folder was removed or closed")
 
 
 def remove_sandbox(folder: SandboxFolder, groups: frozenset[int]) -> None:
