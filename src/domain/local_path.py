@@ -3,7 +3,22 @@
 import os
 from pathlib import Path
 
+from .errors import ConfigError
+from .one_line import printable
+
 
 def local_path(text: str | os.PathLike[str]) -> Path:
-    """With `~` and `~user` at its begin replaced, or as it stands where there is no such user."""
+    """With `~` or `~USER` at its begin replaced, or as it stands where there is no such home folder."""
     return Path(os.path.expanduser(text))  # noqa: PTH111 - Path.expanduser raises where there is none
+
+
+def expanded(path: Path) -> Path:
+    """As `local_path`.
+
+    Raises:
+        ConfigError: no such home folder is known.
+    """
+    found = local_path(path)
+    if found.parts and found.parts[0].startswith("~"):
+        raise ConfigError(f"{printable(str(path))}: no home folder is known for {found.parts[0]!r}")
+    return found

@@ -8,6 +8,7 @@ import pytest
 import typer
 from agentcompass.app.cli import border, main
 from agentcompass.app.cli.lazy import COMMANDS
+from agentcompass.app.logs import mask_from_now
 from agentcompass.domain.errors import ConfigError, ResultsUnwritable
 from command_line import command
 
@@ -60,6 +61,13 @@ def test_a_bug_is_a_traceback_and_not_the_users_fault(monkeypatch: pytest.Monkey
 
     assert ended.code == 1
     assert ended.err.endswith("ZeroDivisionError: a bug\n")
+
+
+def test_the_traceback_of_a_bug_shows_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    mask_from_now(["the-models-key"])
+    monkeypatch.setattr(border, "app", raising(ZeroDivisionError("https://me:word@host takes no the-models-key")))
+
+    assert command("list").err.endswith("ZeroDivisionError: https://***@host takes no ***\n")
 
 
 def test_results_that_cannot_be_stored_are_one_line_and_not_the_commands_fault(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,7 +70,9 @@ def _exit_code(arguments: Sequence[str]) -> int:
     except (typer.Abort, KeyboardInterrupt):
         return _told("interrupted", EXIT_INTERRUPTED)
     except Exception:  # noqa: BLE001 - the border: a bug of ours is shown whole, and never as the user's fault
-        traceback.print_exc()
+        from ..logs import redacted_now  # not for every start
+
+        typer.echo(redacted_now(traceback.format_exc()), err=True, nl=False)
         return EXIT_BROKEN
     return code if isinstance(code, int) else 0
 

@@ -10,7 +10,7 @@ import typer
 from ...adapters.results.reading import find_run, find_task, read_run, read_runs, read_tasks
 from ...adapters.results.swebench_export import ExportFormat, export_run
 from ...adapters.results.views import run_json, run_list, run_page, task_page
-from ...domain.expanding import expanded
+from ...domain.local_path import expanded
 from ...domain.one_line import one_line, printable
 from ..settings import Flags, load_results_dir
 from . import options

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...domain.expanding import expanded
+from ...domain.local_path import expanded
 from ...domain.task import TaskSelection
 from ...domain.value import Parameters
 from ..catalog import Catalog, Kind, parameters_of

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ...domain.expanding import expanded
+from ...domain.local_path import expanded
 from ...domain.model import ModelEndpoint
 from ...domain.run import RunRequest
 from .models import ModelSettings, RunSettings, without_task_keys

@@ -8,7 +8,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from ...domain.errors import ConfigError
-from ...domain.expanding import expanded
+from ...domain.local_path import expanded
 from ...domain.one_line import printable
 from .provenance import KeyPath, Layer, LayerKind, Origin
 from .text import Parsed, parse_json, parse_yaml

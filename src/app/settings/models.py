@@ -6,7 +6,7 @@ from typing import Any, Literal, cast
 
 from pydantic import Field, SecretStr, create_model, field_validator
 
-from ...domain.expanding import expanded
+from ...domain.local_path import expanded
 from ...domain.run import RunLabel
 from ...domain.task import TaskSelection
 from ...domain.value import Parameters
