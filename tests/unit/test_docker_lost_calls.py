@@ -16,7 +16,7 @@ from agentcompass.adapters.environments.docker.images import DockerImage
 from agentcompass.adapters.environments.docker.sandbox import DockerSandbox
 from agentcompass.adapters.support import supervised_commands
 from agentcompass.domain.errors import SandboxFailed, SandboxLost
-from agentcompass.domain.sandbox import SandboxSpec
+from agentcompass.domain.sandbox import ExecResult, SandboxSpec
 from agentcompass.testing.environment import an_owner, sh
 from cancelling import cancelled
 from docker_fakes import FakeEngine, Ran, Request
@@ -182,6 +182,43 @@ async def test_a_command_whose_stream_was_lost_is_killed(fake: FakeEngine, sandb
         await sandbox.exec(sh("echo lost"))
 
     assert was_killed(fake)
+
+
+async def _silent(fake: FakeEngine, sandbox: DockerSandbox, monkeypatch: pytest.MonkeyPatch, ended: Ran) -> ExecResult:
+    for module in (sandbox_module, supervised_commands):
+        monkeypatch.setattr(module, "AFTER_KILL_S", (0.5, 0.1))
+    ended.hold = threading.Event()
+    fake.commands = lambda words: ended if "be silent" in words else ALIVE
+    try:
+        return await sandbox.exec(sh("be silent", timeout_s=0.5))
+    finally:
+        ended.hold.set()
+
+
+async def test_a_silent_command_that_the_engine_says_is_running_is_over_its_limit(
+    fake: FakeEngine, sandbox: DockerSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = await _silent(fake, sandbox, monkeypatch, Ran(marked=False, running=True))
+
+    assert result.timed_out
+    assert was_killed(fake)
+
+
+async def test_a_command_whose_end_only_the_engine_saw_is_no_time_out(
+    fake: FakeEngine, sandbox: DockerSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(SandboxFailed, match="streams"):
+        await _silent(fake, sandbox, monkeypatch, Ran(marked=False, code=0))
+
+    assert was_killed(fake)
+
+
+async def test_a_command_that_only_the_engine_saw_killed_has_its_exit_code(
+    fake: FakeEngine, sandbox: DockerSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = await _silent(fake, sandbox, monkeypatch, Ran(marked=False, code=137))
+
+    assert (result.exit_code, result.timed_out) == (137, False)
 
 
 async def test_a_command_that_was_killed_in_a_container_that_is_ending_has_no_exit_code(

@@ -29,12 +29,13 @@ class DockerExec:
         self.ended_at: float | None = None
         self.stdout, self.stderr = HeadAndTail(max_output_bytes), HeadAndTail(max_output_bytes)
         self.inspected: dict[str, Any] | None = None
-        """What the engine says of it; only when its streams ended without the end marker."""
+        """What the engine says of it; only when its streams ended without the end marker, or not at all."""
         self.stream = CutableStream()
         self.abandoned = False
         """Set from outside: it is not started any more."""
         self.alone = True
         """Set from outside: no other command ran in the container at any time since this one began."""
+        self._id = ""
         self._container, self._argv, self._user = container, list(argv), user
         self._env = {**env, MARK_VARIABLE: mark.name}
         self._ends = (EndMarker(mark.nonce, self.stdout), EndMarker(mark.nonce, self.stderr))
@@ -69,12 +70,13 @@ class DockerExec:
         created = client.exec_create(
             self._container, self._argv, environment=self._env, user=self._user, workdir="/", stdin=False
         )
+        self._id = created["Id"]
         if self.abandoned:
             return
         self.started_at = time.monotonic()
         # Without the headers that ask for an upgrade: a plain response, whose own buffer holds what came with the
         # header. docker-py reads the bare socket behind that buffer, and loses short outputs.
-        url = f"{client.base_url}/v{client.api_version}/exec/{created['Id']}/start"
+        url = f"{client.base_url}/v{client.api_version}/exec/{self._id}/start"
         body = {"Detach": False, "Tty": False}
         response = checked(client.post(url, json=body, stream=True, timeout=client.timeout))
         self.stream.attach(response)
@@ -84,7 +86,14 @@ class DockerExec:
             self.ended_at = time.monotonic()
             self.stream.close()
         if not self.ended_by_marker and not self.stream.is_cut:
-            self.inspected = _inspected_end(client, created["Id"])
+            self.inspected = _inspected_end(client, self._id)
+
+    def ask_end(self, client: APIClient) -> bool:
+        """Whether the engine says that it has ended, whatever its streams say. Blocks, and raises as `run` does."""
+        found: dict[str, Any] = client.exec_inspect(self._id)
+        if not found.get("Running"):
+            self.inspected = found
+        return self.inspected is not None
 
     def _read(self, raw: Any) -> None:
         frames = _Frames({_STDOUT: self._ends[0], _STDERR: self._ends[1]})

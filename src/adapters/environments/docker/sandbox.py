@@ -39,6 +39,7 @@ T = TypeVar("T")
 
 _HELPER_LIMIT_S = 30
 _CUT_LIMIT_S = 10
+_ASK_LIMIT_S = 10
 _HELPER_OUTPUT_BYTES = 4096
 _FAILURES = (*FAILURES, OSError, SandboxFailed)
 _GONE = ("no such container", "is not running", "no such exec", "cannot exec", "container not running", "has stopped")
@@ -133,10 +134,26 @@ class DockerSandbox:
         with self._engine.watched(run.stream), self._company.joined_by(run):
             work = self._engine.long_call(run.run)
             kill, check_end = partial(self._kill, run, work, folder), partial(self._check_end, run, work)
-            return await killed_at_limit(ended_within(work, run, limit_s), kill, check_end)
+            return await killed_at_limit(self._ended(run, work, limit_s), kill, check_end)
+
+    async def _ended(self, run: DockerExec, work: "asyncio.Future[None]", limit_s: float) -> bool:
+        if await ended_within(work, run, limit_s):
+            return True
+        # A stalled connection tells of no end, and its stream never closes.
+        try:
+            async with asyncio.timeout(_ASK_LIMIT_S):
+                ended = await self._engine.call(run.ask_end)
+        except FAILURES:
+            return False
+        if ended:
+            await asyncio.wait({work}, timeout=AFTER_KILL_S[1])
+            run.stream.cut()
+            work.add_done_callback(exception_seen)
+            await asyncio.wait({work}, timeout=AFTER_KILL_S[0])
+        return ended
 
     async def _check_end(self, run: DockerExec, work: "asyncio.Future[None]") -> None:
-        if (error := work.exception()) is not None:
+        if work.done() and (error := work.exception()) is not None:
             raise await self._error(error, "exec") from error
         if run.never_ran:
             said = " ".join(run.stdout.text().split())
