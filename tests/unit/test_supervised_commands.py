@@ -23,6 +23,7 @@ from agentcompass.adapters.support.supervised_commands import (
 from agentcompass.domain.errors import AgentCompassError, SandboxFailed, SandboxLost
 from agentcompass.domain.sandbox import Command
 from cancelling import cancelled
+from structlog.testing import capture_logs
 
 HOME = PurePosixPath("/app")
 
@@ -204,6 +205,19 @@ async def test_a_command_whose_end_is_being_looked_for_is_killed_by_a_cancellati
 
     assert await cancelled(running)
     assert kill.count == 1
+
+
+async def test_a_kill_that_fails_is_an_event_and_hides_no_cancellation() -> None:
+    async def kill() -> None:
+        raise SandboxLost("gone")
+
+    running = asyncio.create_task(killed_at_limit(asyncio.Event().wait(), kill, _said))
+    await asyncio.sleep(0)
+    with capture_logs() as events:
+        ended = await cancelled(running)
+
+    assert ended
+    assert [(event["event"], event["error"]) for event in events] == [("cleanup.abandoned", "gone")]
 
 
 async def _ends(run: Run, *, alive: bool = True, why_lost: str | None = None) -> int | None:

@@ -1,6 +1,7 @@
 """Stopping what was started: shielded from cancellation, and bounded."""
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -40,14 +41,30 @@ async def finished_despite_cancel(work: Awaitable[T], limit_s: float) -> T:
 
 
 async def cleaned_up(work: Awaitable[object], limit_s: float, what: str) -> None:
-    """Await a clean-up as `finished_despite_cancel` does; that it took too long is the event `cleanup.abandoned`.
+    """Await a clean-up as `finished_despite_cancel` does; that it failed or took too long is `cleanup.abandoned`.
 
-    What brought the clean-up about, a cancellation above all, outranks that.
+    What brought the clean-up about, a cancellation above all, outranks that. Where no exception did, one that the
+    clean-up fails with is raised.
     """
+    brought_about, task = sys.exception(), asyncio.ensure_future(work)
+    task.add_done_callback(exception_seen)
     try:
-        await finished_despite_cancel(work, limit_s)
-    except TimeoutError as exc:
-        log.error("cleanup.abandoned", what=what, error=str(exc) or type(exc).__name__)
+        await finished_despite_cancel(task, limit_s)
+    except asyncio.CancelledError:
+        _tell_failure(task, limit_s, what)
+        raise
+    except Exception as exc:
+        if brought_about is None and not isinstance(exc, TimeoutError):
+            raise
+        _tell_failure(task, limit_s, what)
+
+
+def _tell_failure(task: "asyncio.Future[Any]", limit_s: float, what: str) -> None:
+    failure: BaseException | None = TimeoutError(f"not finished within {limit_s:g} s")
+    if task.done():
+        failure = None if task.cancelled() else task.exception()
+    if failure is not None:
+        log.error("cleanup.abandoned", what=what, error=str(failure) or type(failure).__name__)
 
 
 def exception_seen(work: "asyncio.Future[Any]") -> None:

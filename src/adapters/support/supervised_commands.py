@@ -146,7 +146,7 @@ async def killed_at_limit(
             await quietly(kill())
             raise
     except asyncio.CancelledError:
-        await cleaned_up(quietly(kill()), KILL_LIMIT_S, "kill of a command")
+        await cleaned_up(kill(), KILL_LIMIT_S, "kill of a command")
         raise
     return False
 
