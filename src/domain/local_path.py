@@ -2,9 +2,22 @@
 
 import os
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import BeforeValidator
 
 from .errors import ConfigError
 from .one_line import printable
+
+
+def _named(path: object) -> object:
+    if path == "":
+        raise ValueError("names nothing; write '.' for the current folder")
+    return path
+
+
+LocalPath = Annotated[Path, BeforeValidator(_named)]
+"""A path among the settings: pydantic alone would read an empty text as the current folder."""
 
 
 def local_path(text: str | os.PathLike[str]) -> Path:

@@ -12,7 +12,7 @@ from pydantic import Field, JsonValue
 
 from ...domain.attempt import AttemptContext, ExitReason, HarnessResult
 from ...domain.errors import ConfigError, HarnessFailed
-from ...domain.local_path import local_path
+from ...domain.local_path import LocalPath, local_path
 from ...domain.model import ModelEndpoint
 from ...domain.ports import Model, Sandbox
 from ...domain.sandbox import Command
@@ -41,7 +41,7 @@ class CommandParameters(Parameters):
 
     command: str | tuple[str, ...] = ""
     """A bash script, or a program with its arguments."""
-    upload: Path | None = None
+    upload: LocalPath | None = None
     """Local file or folder that is copied into the sandbox first."""
     upload_target: PurePosixPath = PurePosixPath("/opt/agent")
     install: str | None = None

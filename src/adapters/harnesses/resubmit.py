@@ -10,7 +10,7 @@ from pydantic import JsonValue, field_validator
 
 from ...domain.attempt import AttemptContext, ExitReason, HarnessResult, is_whole
 from ...domain.errors import ConfigError, HarnessFailed
-from ...domain.local_path import local_path
+from ...domain.local_path import LocalPath, local_path
 from ...domain.naming import file_name
 from ...domain.ports import Model, Sandbox
 from ...domain.task import PreparedTask, Submission
@@ -20,7 +20,7 @@ from ...domain.value import Parameters
 class ResubmitParameters(Parameters):
     """Which submissions."""
 
-    run: Path | None = None
+    run: LocalPath | None = None
     """Folder of the run that stored them: RESULTS_DIR/RUN_NAME/RUN_ID. Needed."""
 
     @field_validator("run")

@@ -105,6 +105,8 @@ def _params(given: JsonOrMapping, label: str) -> tuple[Parsed, str]:
         return _without_lines(_plain(given)), label
     if not given.startswith("@"):
         return _without_lines(parse_json(given, label)), label
+    if given == "@":
+        raise ConfigError(f"{label} @: names no file", hint="write @ and the file's path")
     path = Path(given[1:])
     label = f"{label} {given}"
     text = _text_of(path, label.split(" ")[0])

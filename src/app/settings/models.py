@@ -6,7 +6,7 @@ from typing import Any, Literal, cast
 
 from pydantic import Field, SecretStr, create_model, field_validator
 
-from ...domain.local_path import expanded
+from ...domain.local_path import LocalPath, expanded
 from ...domain.run import RunLabel
 from ...domain.task import TaskSelection
 from ...domain.value import Parameters
@@ -23,9 +23,9 @@ class RunSettings(Parameters):
     """Re-runs of an attempt after an infrastructure error."""
     timeout_seconds: float | None = Field(default=None, gt=0)
     """Limit of the whole run, in seconds; null is none."""
-    results_dir: Path = Path("results")
+    results_dir: LocalPath = Path("results")
     """Where runs are kept: RESULTS_DIR/RUN_NAME/RUN_ID."""
-    data_dir: Path | None = None
+    data_dir: LocalPath | None = None
     """Where benchmarks cache their data; null is agentcompass in the user's cache folder."""
     run_name: RunLabel | None = None
     """null is BENCHMARK-HARNESS-MODEL."""
@@ -37,13 +37,6 @@ class RunSettings(Parameters):
     """Names of the recipes that may apply; null is every one, [] none."""
     log_level: Literal["debug", "info", "warning", "error"] = "warning"
     """Log lines on stderr; run.log has all of them."""
-
-    @field_validator("results_dir", "data_dir", mode="before")
-    @classmethod
-    def _named(cls, folder: object) -> object:
-        if folder == "":
-            raise ValueError("names no folder; write '.' for the current one")
-        return folder
 
     @field_validator("results_dir", "data_dir")
     @classmethod

@@ -11,7 +11,7 @@ from pydantic import Field, JsonValue, model_validator
 
 from ....domain.attempt import AttemptContext, HarnessResult
 from ....domain.errors import ConfigError, SandboxFailed
-from ....domain.local_path import local_path
+from ....domain.local_path import LocalPath, local_path
 from ....domain.ports import Sandbox
 from ....domain.sandbox import LONGEST_TIMEOUT_S, Command
 from ....domain.suggest import did_you_mean
@@ -52,7 +52,7 @@ exit "$ac_code"
 class TaskDirectoryParameters(TaskLimits):
     """Where the tasks are, and what to change of their limits."""
 
-    path: Path | None = None
+    path: LocalPath | None = None
     """Folder of task directories, or one task directory."""
     git_url: str | None = Field(default=None, min_length=1)
     """Instead of `path`: a git repository whose root, or `tasks/`, holds task directories."""
@@ -63,7 +63,7 @@ class TaskDirectoryParameters(TaskLimits):
     variables: dict[str, str] = Field(default_factory=dict)
     """What ${NAME} means in the tasks' env tables; the runner's own environment is never looked at. No secrets."""
 
-    verifier_kit: Path | None = None
+    verifier_kit: LocalPath | None = None
     """Folder of tools for tests that would download theirs: put at /verifier-kit after the agent has ended. Its
     `setup.sh` is run there as root; the NAME=VALUE lines of its `env` are set for the tests."""
 

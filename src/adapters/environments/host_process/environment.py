@@ -15,6 +15,7 @@ import structlog
 from pydantic import Field
 
 from ....domain.errors import SandboxFailed, SandboxStartFailed
+from ....domain.local_path import LocalPath
 from ....domain.naming import sandbox_name
 from ....domain.resolving import refuse_unsupported
 from ....domain.sandbox import (
@@ -52,7 +53,7 @@ class HostProcessParameters(AdapterParameters):
     """Set for every command. No secrets."""
     timeout: float | None = Field(default=None, gt=0, le=LONGEST_TIMEOUT_S)
     """Lifetime of a sandbox in seconds; None is what the task's budgets need."""
-    root_folder: Path | None = Field(default=None, json_schema_extra={"identity": False})
+    root_folder: LocalPath | None = Field(default=None, json_schema_extra={"identity": False})
     """Where sandboxes' folders are made; None is a private folder in the system's temporary one."""
 
 
