@@ -61,6 +61,8 @@ class ImageBuild(Value):
     context: Path
     dockerfile: str = "Dockerfile"
     timeout_s: float = Field(default=600, gt=0, le=LONGEST_TIMEOUT_S)
+    limit: str = "build.timeout_s"
+    """What `timeout_s` is called where the user sets it."""
 
 
 class SandboxSpec(Value):

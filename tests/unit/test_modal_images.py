@@ -86,3 +86,24 @@ async def test_a_file_of_a_build_context_that_cannot_be_read_is_no_outage_of_mod
     monkeypatch.setattr(ModalImages, "_described", lambda *_: described)
 
     assert (await failed(tmp_path))[0] is kind
+
+
+async def test_a_build_over_its_limit_names_it_and_may_be_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = 0
+
+    async def build(*_: object) -> None:
+        nonlocal begun
+        begun += 1
+        await asyncio.Event().wait()
+
+    described = SimpleNamespace(build=SimpleNamespace(aio=build))
+    monkeypatch.setattr(ModalImages, "_described", lambda *_: described)
+    images = ModalImages(Connection(), ModalParameters())  # type: ignore[arg-type]  # all that is asked for
+    slow = SandboxSpec(build=ImageBuild(context=tmp_path, timeout_s=0.05, limit="the.users_limit"))
+    for _ in range(2):
+        with pytest.raises(SandboxBusy, match=r"not done within the\.users_limit of 0\.05 s"):
+            await images.have(slow)
+
+    assert begun == 2

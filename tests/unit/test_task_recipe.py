@@ -56,7 +56,8 @@ async def test_a_task_without_an_image_is_built(tmp_path: Path) -> None:
     asked = spec(await a_task(tmp_path, BUILT, dockerfile=True))
 
     assert asked.image is None
-    assert asked.build == ImageBuild(context=tmp_path / "task" / "environment", timeout_s=77)
+    limit = "environment.build_timeout_sec (or start_timeout_s)"
+    assert asked.build == ImageBuild(context=tmp_path / "task" / "environment", timeout_s=77, limit=limit)
     assert asked.workspace_root is None
 
 

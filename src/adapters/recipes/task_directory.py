@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
+from ...domain.attempt import Stage
 from ...domain.errors import ConfigError
 from ...domain.sandbox import Capabilities, ImageBuild, Network
 from ...domain.task import Task
@@ -54,7 +55,10 @@ def _image(task: Task) -> dict[str, Any]:
     context = task.metadata.get("dockerfile_context")
     if not context:
         return {}
-    return {"build": ImageBuild(context=Path(str(context)), timeout_s=float(str(task.metadata["build_timeout_s"])))}
+    budgets, start = task.budgets, Stage.START
+    return {
+        "build": ImageBuild(context=Path(str(context)), timeout_s=budgets.seconds(start), limit=budgets.name(start))
+    }
 
 
 def _refuse_without_image(task: Task) -> None:

@@ -28,7 +28,7 @@ from ....domain.value import Parameters
 from ...support.retrying import Sleep
 from .artifacts import AGENT_FOLDERS, MAX_ARTIFACT_BYTES, collect_artifacts
 from .git_source import checkout
-from .limits import TaskLimits, stage_budgets, start_limit, tests_limit
+from .limits import TaskLimits, stage_budgets, tests_limit
 from .task_folder import TaskFolder, find_tasks, read_task
 from .task_toml import HealthCheck, TaskProblems, interpolated
 from .verifier import Folder, TestRun, run_tests
@@ -272,7 +272,6 @@ def _task(folder: TaskFolder, parameters: TaskDirectoryParameters) -> Task:
             "tags": free.get("tags"),
             "docker_image": environment.docker_image,
             "dockerfile_context": str(folder.path / "environment") if folder.has_dockerfile else None,
-            "build_timeout_s": start_limit(folder.config, parameters)[0],
             "workdir": environment.workdir,
             "cpus": environment.cpus,
             "memory_mb": environment.memory_mib,

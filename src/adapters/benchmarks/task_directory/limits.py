@@ -33,18 +33,12 @@ class TaskLimits(Parameters):
     nor collecting."""
 
 
-def start_limit(task: TaskToml, limits: TaskLimits) -> tuple[float, str]:
-    """Seconds for the pull or build and the start, and what sets them.
+def tests_limit(task: TaskToml, limits: TaskLimits) -> tuple[float, str]:
+    """Seconds for one run of the tests, and what sets them.
 
     Raises:
         TaskProblems: more than the longest limit; as of all functions here.
     """
-    name = "environment.build_timeout_sec (or start_timeout_s)"
-    return _scaled(limits.start_timeout_s, "start_timeout_s", task.environment.build_timeout_sec, name, limits)
-
-
-def tests_limit(task: TaskToml, limits: TaskLimits) -> tuple[float, str]:
-    """Seconds for one run of the tests, and what sets them."""
     upstream = task.verifier.timeout_sec
     return _scaled(limits.verifier_timeout_s, "verifier_timeout_s", upstream, "verifier.timeout_sec", limits)
 
@@ -52,7 +46,7 @@ def tests_limit(task: TaskToml, limits: TaskLimits) -> tuple[float, str]:
 def stage_budgets(task: TaskToml, limits: TaskLimits) -> StageBudgets:
     """The limits of all stages, by the names of what raises them."""
     check, hooks = task.environment.healthcheck, task.verifier.collect
-    start_s, start = start_limit(task, limits)
+    start_s, start = _start_limit(task, limits)
     prepare_s, prepare = _around(check.longest_s if check else 0, "environment.healthcheck", limits)
     agent_s, agent = _agent_limit(task, limits)
     collect_s, collect = _around(sum(hook.timeout_sec for hook in hooks), "verifier.collect", limits)
@@ -72,6 +66,11 @@ def stage_budgets(task: TaskToml, limits: TaskLimits) -> StageBudgets:
             "grade": f"{tests} x {MOST_TEST_RUNS} + {transfers_s:g} s for transfers",
         },
     )
+
+
+def _start_limit(task: TaskToml, limits: TaskLimits) -> tuple[float, str]:
+    name = "environment.build_timeout_sec (or start_timeout_s)"
+    return _scaled(limits.start_timeout_s, "start_timeout_s", task.environment.build_timeout_sec, name, limits)
 
 
 def _agent_limit(task: TaskToml, limits: TaskLimits) -> tuple[float, str]:

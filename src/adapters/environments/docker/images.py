@@ -1,7 +1,7 @@
 """Images at the engine: found, pulled or built once each, and removed where this run pulled them."""
 
 import asyncio
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -14,6 +14,7 @@ from docker.errors import APIError, ImageNotFound
 
 from ....domain.errors import AgentCompassError, SandboxBusy, SandboxFailed, SandboxStartFailed
 from ....domain.sandbox import ImageBuild, SandboxSpec
+from ...support.build_logs import LINES_TOLD, end_of_log
 from ...support.cleanup import exception_seen
 from ...support.retrying import retrying
 from ...support.stage_clock import turn_of, waiting_for_turn
@@ -28,7 +29,6 @@ PullPolicy = Literal["missing", "always", "never"]
 
 _IDLE_IMAGES_KEPT = 8
 _PULLS_AT_ONCE = 8
-_LOG_TAIL_LINES = 30
 
 
 @dataclass(frozen=True)
@@ -225,7 +225,7 @@ class DockerImages:
         build = context.build
         doing = f"build of {str(build.context / build.dockerfile)!r}"
         lines = partial(built_lines, context=context, platform=platform)
-        limit = _Limit("build.timeout_s", build.timeout_s)
+        limit = _Limit(build.limit, build.timeout_s)
         async with turn_of(await self._build_slots()):
             log.info("image.build_started", image=context.tag, context=str(build.context))
             patiently = retrying("docker.build", tries=self._policy.tries, total_s=build.timeout_s)
@@ -240,7 +240,7 @@ class DockerImages:
         *,
         otherwise: ErrorKind,
     ) -> None:
-        """`otherwise` is what reaching the limit comes to, and what the engine says in words that nobody knows."""
+        """`otherwise` is what comes of words of the engine that nobody knows."""
         following = _Following(lines)
         with self._engine.watched(following.stream):
             work = self._engine.long_call(following.run)
@@ -248,8 +248,8 @@ class DockerImages:
                 async with asyncio.timeout(limit.seconds):
                     await asyncio.shield(work)
             except TimeoutError as exc:
-                message = f"{doing}: not done within {limit.name} of {limit.seconds:g} s{following.tail()}"
-                raise otherwise(message, hint=f"raise {limit.name}") from exc
+                message = f"{doing}: not done within {limit.name} of {limit.seconds:g} s{end_of_log(following.log)}"
+                raise SandboxBusy(message, hint=f"raise {limit.name}") from exc
             except APIError as exc:
                 raise said_error(explanation(exc), status_of(exc), doing, otherwise=otherwise) from exc
             except FAILURES as exc:
@@ -259,7 +259,7 @@ class DockerImages:
                 work.add_done_callback(exception_seen)
         if following.error:
             error = said_error(following.error, None, doing, otherwise=otherwise)
-            raise type(error)(error.message + following.tail(), hint=error.hint)
+            raise type(error)(error.message + end_of_log(following.log), hint=error.hint)
 
     def _forget(self, name: str) -> None:
         for key, flight in tuple(self._flights.items()):
@@ -297,7 +297,7 @@ class _Following:
         self.stream = CutableStream()
         self.error = ""
         self._lines = lines
-        self._log: list[str] = []
+        self.log: deque[str] = deque(maxlen=LINES_TOLD)
 
     def run(self, client: APIClient) -> None:
         with responses_to(self.stream):
@@ -308,11 +308,7 @@ class _Following:
         if "error" in line:
             self.error = str((line.get("errorDetail") or {}).get("message") or line["error"])
         elif text := str(line.get("stream") or "").rstrip():
-            self._log = [*self._log, *text.splitlines()][-_LOG_TAIL_LINES:]
-
-    def tail(self) -> str:
-        """The end of a build's log, on lines of its own."""
-        return "".join(f"\n  {line}" for line in self._log)
+            self.log.extend(text.splitlines())
 
 
 async def _read_patiently(build: ImageBuild, platform: str | None) -> BuildContext:
@@ -324,8 +320,8 @@ async def _read_patiently(build: ImageBuild, platform: str | None) -> BuildConte
             except OSError as exc:
                 raise SandboxStartFailed(f"{name} cannot be read: {explanation(exc)}") from exc
     except TimeoutError as exc:
-        message = f"{name}: not read within build.timeout_s of {build.timeout_s:g} s"
-        raise SandboxFailed(message, hint="raise build.timeout_s") from exc
+        message = f"{name}: not read within {build.limit} of {build.timeout_s:g} s"
+        raise SandboxFailed(message, hint=f"raise {build.limit}") from exc
 
 
 def _inspect_image(client: APIClient, name: str) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@ from modal import _environments
 
 from ....domain.errors import AgentCompassError, ConfigError, SandboxBusy, SandboxStartFailed
 from ....domain.sandbox import ImageBuild, SandboxSpec
+from ...support.build_logs import LINES_TOLD, end_of_log
 from ...support.cleanup import exception_seen
 from ...support.retrying import retrying
 from ...support.stage_clock import waiting_for_turn
@@ -21,7 +22,6 @@ from .parameters import ModalParameters, registry_variables
 log = structlog.get_logger()
 
 _BUILD_LIMIT_S = 3600.0
-_LOG_TAIL_LINES = 30
 _LOG_LIMIT_S = 20
 _NO_ENTRYPOINT = ["ENTRYPOINT []"]
 """Without it a sandbox's arguments, the keep-alive, would be handed to the image's own program."""
@@ -62,14 +62,14 @@ class ModalImages:
         name = image_name(spec)
         log.info("image.build_started", image=name)
         build = _wanted_build(spec)
-        limit_s, limit = (build.timeout_s, "build.timeout_s") if build is not None else (_BUILD_LIMIT_S, "")
+        limit_s, limit = (build.timeout_s, build.limit) if build is not None else (_BUILD_LIMIT_S, "")
         try:
             async with asyncio.timeout(limit_s):
                 tries = self._parameters.start_tries
                 built: modal.Image = await retrying("modal.image", tries=tries, total_s=limit_s)(self._once, spec)
         except TimeoutError as exc:
             message = f"build of image {name!r}: not done within {limit or 'the limit'} of {limit_s:g} s"
-            raise SandboxStartFailed(message, hint=f"raise {limit}" if limit else "") from exc
+            raise SandboxBusy(message, hint=f"raise {limit}" if limit else "") from exc
         log.info("image.built", image=name, image_id=built.object_id)
         return built
 
@@ -158,11 +158,11 @@ async def _log_tail(image: modal.Image) -> str:
     lines: list[str] = []
     try:
         async with asyncio.timeout(_LOG_LIMIT_S):
-            async for entry in image.logs.tail.aio(_LOG_TAIL_LINES):
+            async for entry in image.logs.tail.aio(LINES_TOLD):
                 lines += entry.message.splitlines()
     except (modal.Error, *FAILURES, AgentCompassError) as exc:
         log.info("image.log_unread", error=str(exc))
-    return "".join(f"\n  {line}" for line in lines[-_LOG_TAIL_LINES:])
+    return end_of_log(lines)
 
 
 def _worth_another_try(flight: "asyncio.Future[modal.Image]") -> bool:

@@ -37,6 +37,7 @@ _LOOKS_AFTER_S = (0.0, 1.0)
 """Modal may see a command fail a moment before it sees the sandbox's end."""
 _NO_SHELL = (126, 127)
 _KILLED = 137
+_NEEDS_ROOT = "the image's own user may not make the directories; root may"
 
 
 class ModalLaunch:
@@ -178,7 +179,7 @@ class ModalLaunch:
             await self._refuse_dead(sandbox, errors.line())
             if process.code in (NO_EXIT_CODE, _KILLED):
                 raise SandboxBusy(f"{doing}: none within {_ANSWER_TRY_S:g} s, or it was killed")
-            hint = "the image needs a /bin/sh" if process.code in _NO_SHELL else "its user may not make the directories"
+            hint = "the image needs a /bin/sh" if process.code in _NO_SHELL else _NEEDS_ROOT
             raise SandboxStartFailed(f"{doing}: exit code {process.code}: {errors.line()}", hint=hint)
         try:
             return read_answer(bytes(printed.data))
