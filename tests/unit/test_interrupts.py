@@ -2,13 +2,19 @@
 
 import asyncio
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any
 
 import pytest
 from agentcompass.app.interrupts import Interrupts
+from agentcompass.domain.task import Task, TaskSelection
+from agentcompass.testing.fakes import FakeBenchmark
+from command_line import command
 
+FAKES = "agentcompass.testing.fakes"
 TAKEN = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -76,6 +82,32 @@ async def test_a_script_can_ask_for_a_soft_end_of_what_it_runs_in_the_background
 
     assert run.asked == ["interrupt"]
     assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+
+class InterruptedAsItLoads(FakeBenchmark):
+    """A Ctrl-C comes in the middle of a start-up."""
+
+    async def load_tasks(self, selection: TaskSelection) -> Sequence[Task]:
+        await sent(signal.SIGINT)
+        return await super().load_tasks(selection)
+
+
+def test_a_script_can_end_what_it_runs_in_the_background_also_while_that_starts(tmp_path: Path) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    words = (f"{__name__}:InterruptedAsItLoads", f"{FAKES}:FakeHarness", "none", "--env", f"{FAKES}:FakeEnvironment")
+    ended = command("run", *words, "--results-dir", tmp_path)
+
+    assert (ended.code, ended.out) == (130, "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_in_another_thread_a_command_leaves_signals_alone(tmp_path: Path) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    words = (f"{FAKES}:FakeBenchmark", f"{FAKES}:FakeHarness", "none", "--env", f"{FAKES}:FakeEnvironment")
+    with ThreadPoolExecutor(1) as pool:
+        ended = pool.submit(command, "run", *words, "--results-dir", tmp_path, "--progress", "none").result()
+
+    assert (ended.code, signal.getsignal(signal.SIGINT)) == (0, signal.SIG_IGN)
 
 
 async def test_signals_go_where_they_went_before_once_the_run_has_ended() -> None:

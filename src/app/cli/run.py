@@ -1,6 +1,8 @@
 """`agentcompass run`."""
 
 import os
+import signal
+import threading
 
 import typer
 
@@ -42,6 +44,7 @@ def run(
     Exit codes: 0 every selected attempt was graded, 1 some were not, 2 nothing was started, 130 interrupted.
     """
     given = dict(locals())  # here, where it holds the arguments and nothing else
+    _hear_ctrl_c()
     from ..settings import Flags, Used, load_settings  # `--help` needs none of the settings' models
 
     flags = Flags(**{name: value for name, value in given.items() if name not in NO_FLAGS})
@@ -57,3 +60,10 @@ def run(
     report, exit_code = run_to_end(settings)
     typer.echo(report)
     raise typer.Exit(exit_code)
+
+
+def _hear_ctrl_c() -> None:
+    """From the start, also where a shell has it ignored: as `Interrupts.installed`, before there is a run."""
+    is_deaf = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    if is_deaf and threading.current_thread() is threading.main_thread():  # no other can take signals
+        signal.signal(signal.SIGINT, signal.default_int_handler)
