@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from pathlib import Path
 
-from pydantic import Field, JsonValue
+from pydantic import Field, JsonValue, ValidationInfo, field_validator
 
 from .model import NO_USAGE, ModelEndpoint, ToolCall, Usage
 from .value import Value
@@ -173,8 +173,8 @@ class AttemptRecord(Value):
     schema_version: int = SCHEMA_VERSION
     status: Status
     correct: bool = False
-    score: float | None = Field(default=None, allow_inf_nan=False)
-    """None unless completed."""
+    score: float | None = Field(default=None, allow_inf_nan=False, validate_default=True)
+    """None unless completed, and never then."""
     error: str = ""
     """Empty when completed."""
     exit_reason: ExitReason | None = None
@@ -193,3 +193,10 @@ class AttemptRecord(Value):
     artifacts: tuple[str, ...] = ()
     """Paths kept beside the record, relative to the run's folder."""
     extra: dict[str, JsonValue] = Field(default_factory=dict)
+
+    @field_validator("score")
+    @classmethod
+    def _graded_has_a_score(cls, score: float | None, info: ValidationInfo) -> float | None:
+        if score is None and info.data.get("status") is Status.COMPLETED:
+            raise ValueError("a completed attempt has none")
+        return score

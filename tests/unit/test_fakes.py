@@ -211,7 +211,7 @@ def test_a_benchmarks_grading_mode_can_be_set() -> None:
 
 
 def record_of(status: Status) -> AttemptRecord:
-    return AttemptRecord(status=status, started_at=NOW, ended_at=NOW)
+    return AttemptRecord(status=status, score=1 if status is Status.COMPLETED else None, started_at=NOW, ended_at=NOW)
 
 
 def run_info(**identity: str) -> RunInfo:

@@ -1,6 +1,7 @@
 """Whose fault it is that a stored file cannot be read decides whether it is given up."""
 
 import errno
+import json
 import os
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from agentcompass.domain.attempt import AttemptKey
 from agentcompass.domain.errors import ConfigError, ResultsUnwritable
 from agentcompass.domain.redaction import Redactor
 from agentcompass.testing.result_store import graded, run_info
+from structlog.testing import capture_logs
 
 UNREADABLE_MEMORY = Path("/proc/self/mem")
 """Its first byte is an input/output error, as of a disk that fails."""
@@ -42,6 +44,31 @@ async def test_a_disk_that_fails_stops_the_start_in_a_line_and_costs_no_result(t
 
     assert path.is_symlink()
     assert not list(path.parent.glob("*.broken-*"))
+
+
+@pytest.mark.parametrize("score", [{}, {"score": None}])
+async def test_a_stored_verdict_without_a_score_is_set_aside_so_that_its_attempt_is_run_again(
+    tmp_path: Path, score: dict[str, None]
+) -> None:
+    store = FileResultStore(tmp_path, Redactor())
+    list(await store.open(run_info()))
+    keys = [AttemptKey(task_id="a", attempt=number) for number in (1, 2)]
+    for key in keys:
+        await store.save_attempt(key, "", graded())
+    path = store.folder / "details" / "a.json"
+    await store.close()
+    document = json.loads(path.read_text())
+    del document["attempts"]["1"]["score"]
+    document["attempts"]["1"] |= score
+    path.write_text(json.dumps(document))
+    again = FileResultStore(tmp_path, Redactor())
+    with capture_logs() as events:
+        kept = [key for key, _ in await again.open(run_info())]
+    await again.close()
+
+    assert kept == keys[1:]
+    assert [(event["event"], [*event["attempts"]]) for event in events] == [("result.set_aside", ["1"])]
+    assert path.with_name("a.json.broken-1").exists()
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
