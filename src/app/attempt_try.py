@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import structlog
 from pydantic import JsonValue
 
+from ..adapters.results.serialising import json_safe
 from ..adapters.support.stage_clock import stage_clock
 from ..domain.attempt import (
     AttemptContext,
@@ -38,7 +39,7 @@ from ..domain.sandbox import SandboxOwner, SandboxSpec
 from ..domain.task import KNOWN_BAD, Grade, GradingMode, PreparedTask, Submission, Task
 from .clock import now_iso
 from .metering import MeteredModel
-from .plugins import plugin_border
+from .plugins import plugin_border, returned
 
 log = structlog.get_logger()
 MAX_RETRY_WAIT_S = 60.0
@@ -147,9 +148,9 @@ class AttemptTry:
     def _extra(self) -> dict[str, JsonValue]:
         extra: dict[str, JsonValue] = {"steps": self._steps}
         if self._result is not None and self._result.extra:
-            extra["harness"] = self._result.extra
+            extra["harness"] = json_safe(self._result.extra)  # one level deeper than it was valid at
         if self._submission is not None and self._submission.extra:
-            extra["submission"] = self._submission.extra
+            extra["submission"] = json_safe(self._submission.extra)
         if known_bad := self._task.metadata.get(KNOWN_BAD):
             extra[KNOWN_BAD] = known_bad
         return extra | (self._grade.extra if self._grade else {})
@@ -213,16 +214,16 @@ class AttemptTry:
         async with self._entered(Stage.START, SandboxFailed):
             spec = self._ports.spec_for(self._task, purpose)
             sandbox = await stack.enter_async_context(environment.open(spec, self._owner(purpose, grading)))
-        self._sandboxes.append(
-            SandboxRecord(
-                environment=environment.name,
-                id=sandbox.id,
-                purpose=purpose,
-                image=sandbox.image,
-                image_digest=sandbox.image_digest,
+            self._sandboxes.append(
+                SandboxRecord(
+                    environment=environment.name,
+                    id=sandbox.id,
+                    purpose=purpose,
+                    image=sandbox.image,
+                    image_digest=sandbox.image_digest,
+                )
             )
-        )
-        return sandbox
+            return sandbox
 
     def _owner(self, purpose: str, grading: int) -> SandboxOwner:
         # Distinct for each sandbox, so that one which could not be stopped does not keep its successor from the name:
@@ -240,13 +241,15 @@ class AttemptTry:
 
     async def _prepare(self, sandbox: Sandbox | None) -> PreparedTask:
         async with self._entered(Stage.PREPARE, BenchmarkBroken):
-            return await self._ports.benchmark.prepare(self._task, sandbox, self._context)
+            prepared = await self._ports.benchmark.prepare(self._task, sandbox, self._context)
+            return returned(prepared, PreparedTask, "prepare", BenchmarkBroken)
 
     async def _agent(self, prepared: PreparedTask, sandbox: Sandbox | None) -> None:
         try:
             async with self._entered(Stage.AGENT, HarnessFailed):
                 harness = self._ports.harness
-                self._result = await harness.run(prepared, sandbox, self._meter, self._context)
+                result = await harness.run(prepared, sandbox, self._meter, self._context)
+                self._result = returned(result, HarnessResult, "run", HarnessFailed)
                 self._exit_reason = self._result.exit_reason
         except StageTimeout:
             self._exit_reason = ExitReason.TIME_LIMIT
@@ -274,15 +277,16 @@ class AttemptTry:
 
     async def _collect(self, prepared: PreparedTask, sandbox: Sandbox | None) -> None:
         async with self._entered(Stage.COLLECT, BenchmarkBroken):
-            collect = self._ports.benchmark.collect
-            self._submission = await collect(prepared, sandbox, self._result, self._context)
+            submission = await self._ports.benchmark.collect(prepared, sandbox, self._result, self._context)
+            self._submission = returned(submission, Submission, "collect", BenchmarkBroken)
             if self._submission.content is not None:
                 await asyncio.to_thread((self._context.log_dir / "submission").write_bytes, self._submission.content)
 
     async def _do_grade(self, prepared: PreparedTask, sandbox: Sandbox | None) -> None:
         async with self._entered(Stage.GRADE, BenchmarkBroken):
             submission = self._submission or Submission()
-            self._grade = await self._ports.benchmark.grade(prepared, submission, sandbox, self._context)
+            grade = await self._ports.benchmark.grade(prepared, submission, sandbox, self._context)
+            self._grade = returned(grade, Grade, "grade", BenchmarkBroken)
 
     @asynccontextmanager
     async def _stopping(self) -> AsyncIterator[AsyncExitStack]:

@@ -1,17 +1,23 @@
 """Calls of adapters, which may be anybody's: whatever one of them raises is its own failure, and no end of ours."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from functools import partial
 from typing import TypeVar
 
 import structlog
+from pydantic import ValidationError
 
-from ..domain.errors import AgentCompassError, SandboxFailed
-from ..domain.ports import Environment, Model
+from ..domain.errors import AgentCompassError, ConfigError, SandboxFailed
+from ..domain.one_line import one_line
+from ..domain.ports import Benchmark, Environment, Model
+from ..domain.task import Task, TaskSelection
+from ..domain.value import Value, first_fault
 
 log = structlog.get_logger()
 T = TypeVar("T")
+V = TypeVar("V", bound=Value)
 CLOSE_LIMIT_S = 30.0
 
 
@@ -30,6 +36,41 @@ def plugin_border(broken: Callable[[str], AgentCompassError]) -> Iterator[None]:
             raise
         text = str(exc)
         raise broken(f"{type(exc).__name__}: {text}" if text else type(exc).__name__) from exc
+
+
+def returned(value: object, kind: type[V], call: str, broken: Callable[[str], AgentCompassError]) -> V:
+    """`value`, which a plug-in's `call` returned, once it is known to be a `kind`, also where pydantic has not looked.
+
+    Raises:
+        AgentCompassError: `broken`: it is something else, or a field of it is (`model_construct`, `model_copy`).
+    """
+    if not isinstance(value, kind):
+        what = "None" if value is None else type(value).__name__
+        raise broken(f"{call} returned {what}, not a {kind.__name__}")
+    own = {name: item for name, item in vars(value).items() if name in kind.model_fields}
+    try:
+        kind.model_validate(own, strict=True)
+    except ValidationError as exc:
+        raise broken(f"{call} returned a {kind.__name__} that is not valid: {first_fault(exc)}") from None
+    return value
+
+
+async def tasks_of(benchmark: Benchmark, named: str, selection: TaskSelection) -> Sequence[Task]:
+    """What `benchmark` loads. Messages call it what the user has `named`.
+
+    Raises:
+        ConfigError: it broke, or gave something else than tasks. Our own errors are raised as they come.
+    """
+    broken = partial(_broken_at_start, f"benchmark {named!r}")
+    with plugin_border(lambda fault: broken(f"load_tasks broke: {fault}")):
+        tasks = await benchmark.load_tasks(selection)
+        if not isinstance(tasks, Sequence):
+            raise broken(f"load_tasks returned {type(tasks).__name__}, not a sequence of Task")
+        return [returned(task, Task, f"load_tasks, as item {at},", broken) for at, task in enumerate(tasks, 1)]
+
+
+def _broken_at_start(adapter: str, fault: str) -> ConfigError:
+    return ConfigError(f"{adapter}: {one_line(fault)}")
 
 
 def _is_being_cancelled() -> bool:

@@ -9,6 +9,8 @@ from pathlib import Path
 import structlog
 
 from ..adapters.results.durable import is_folder, reading_begins
+from ..adapters.results.layout import RUN_INFO
+from ..adapters.results.run_file import read_run_file
 from ..adapters.support.liveness import this_host, this_process
 from ..domain.attempt import AttemptKey, AttemptRecord, EarlierTry
 from ..domain.errors import AgentCompassError, ConfigError
@@ -26,7 +28,7 @@ from .attempt_try import AttemptPorts, needs_sandbox
 from .clock import now_iso
 from .identity import identity
 from .interrupts import Interrupts
-from .plugins import plugin_border
+from .plugins import plugin_border, tasks_of
 from .preflight import refuse_unready
 from .specs import SpecResolver
 from .sweep import dead_runs_swept
@@ -119,7 +121,7 @@ class RunEvaluation:
         """
         request, ports = self._request, self._ports
         self._refuse_bad_pair()
-        tasks = await ports.benchmark.load_tasks(request.selection)
+        tasks = await tasks_of(ports.benchmark, request.benchmark, request.selection)
         if not tasks:
             raise ConfigError(f"benchmark {request.benchmark!r}: the selection is empty", hint="see agentcompass tasks")
         ports.specs.check_all(tasks)
@@ -169,6 +171,8 @@ class RunEvaluation:
                 spent=self._tally.spent(),
             )
         )
+        if kept < selected:
+            self._warn_of_another_address()
         plan = planned(tasks, request.k, self._tally.has_graded)
         runner = AttemptRunner(self._attempt_ports())
         try:
@@ -177,6 +181,18 @@ class RunEvaluation:
                     self._workers.append(group.create_task(self._work(plan, runner)))
         except BaseExceptionGroup as exc:  # several workers may fail alike, of one full disk
             raise exc.exceptions[0] from None
+
+    def _warn_of_another_address(self) -> None:
+        """It is no part of the identity, but another model may answer there by the same name."""
+        ports, endpoint = self._ports, self._request.model
+        if ports.model is None and not ports.harness.exposes_model():
+            return
+        with reading_begins():
+            request = (read_run_file(ports.folder / RUN_INFO) or {}).get("request")
+        stored = request.get("model") if isinstance(request, dict) else None
+        now = ports.redactor.value(endpoint.base_url)
+        if isinstance(stored, dict) and stored.get("base_url", now) != now:
+            log.warning("model.address_changed", model=endpoint.name, stored=stored["base_url"], now=now)
 
     def _swept(self, left: int) -> AbstractAsyncContextManager[None]:
         needed = left and needs_sandbox(self._ports.harness, self._ports.benchmark)

@@ -1,13 +1,15 @@
 """Where plug-ins are called: what of theirs is their fault, and what is passed on."""
 
 import asyncio
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
 from agentcompass.app import plugins
-from agentcompass.app.plugins import closing, plugin_border
-from agentcompass.domain.errors import HarnessFailed, ModelBusy, SandboxFailed
-from agentcompass.testing.fakes import FakeEnvironment, FakeModel
+from agentcompass.app.plugins import closing, plugin_border, returned
+from agentcompass.domain.errors import BenchmarkBroken, HarnessFailed, ModelBusy, SandboxFailed
+from agentcompass.domain.task import Grade, Task
+from agentcompass.testing.fakes import FakeBenchmark, FakeEnvironment, FakeModel
 from cancelling import cancelled
 from command_line import command
 from structlog.testing import capture_logs
@@ -72,6 +74,48 @@ async def test_a_time_limit_around_a_plug_in_is_passed_on() -> None:
 
     with pytest.raises(TimeoutError):
         await limited()
+
+
+class OwnGrade(Grade):
+    """As a benchmark may have it."""
+
+    judge: str = ""
+
+
+def test_a_plug_in_may_return_a_kind_of_its_own() -> None:
+    grade = OwnGrade(score=1, correct=True, judge="j")
+
+    assert returned(grade, Grade, "grade", BenchmarkBroken) is grade
+
+
+@pytest.mark.parametrize(
+    ("loaded", "told"),
+    [
+        (ValueError("cannot parse\nmy data"), "load_tasks broke: ValueError: cannot parse my data"),
+        (SystemExit(3), "load_tasks broke: SystemExit: 3"),
+        (None, "load_tasks returned NoneType, not a sequence of Task"),
+        ([{"id": "a"}], "load_tasks, as item 1, returned dict, not a Task"),
+        (
+            [Task.model_construct(id=7, instruction="")],
+            "load_tasks, as item 1, returned a Task that is not valid: id: expected a valid string",
+        ),
+    ],
+)
+@pytest.mark.parametrize("flags", [(), ("--dry-run",)])
+def test_a_benchmark_whose_data_do_not_load_is_one_line_and_nothing_is_started(
+    loaded: object, told: str, flags: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def load_tasks(*_: object) -> object:
+        if isinstance(loaded, BaseException):
+            raise loaded
+        return loaded
+
+    monkeypatch.setattr(FakeBenchmark, "load_tasks", load_tasks)
+    words = (f"{FAKES}:FakeBenchmark", f"{FAKES}:FakeHarness", "none", "--env", f"{FAKES}:FakeEnvironment")
+    ended = command("run", *words, "--results-dir", tmp_path, *flags)
+
+    assert ended == (2, "", f"error: benchmark '{FAKES}:FakeBenchmark': {told}\n")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 """The run use case over fakes: what is stored, counted, kept, retried and cut."""
 
 import asyncio
+import json
+import math
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -45,7 +47,7 @@ from agentcompass.domain.sandbox import (
     SweepSelector,
     SweptSandbox,
 )
-from agentcompass.domain.task import Grade, GradingMode, StageBudgets, Submission, Task, TaskSelection
+from agentcompass.domain.task import Grade, GradingMode, PreparedTask, StageBudgets, Submission, Task, TaskSelection
 from agentcompass.testing.fakes import (
     FakeBenchmark,
     FakeEnvironment,
@@ -232,6 +234,108 @@ async def test_what_breaks_in_a_stage_is_an_error_of_that_stage_and_never_a_scor
     assert outcome.summary.counts.errors == 1
     assert outcome.exit_code == 1
     assert world.environment.live == {}
+
+
+def at_first_task(wrong: object, right: object) -> Any:
+    def script(task: Any, *_: object) -> Any:
+        return wrong if getattr(task, "task", task).id == "task-1" else right
+
+    return script
+
+
+PREPARED = PreparedTask(task=Task(id="task-2", instruction=""), instruction="")
+RESULT = HarnessResult(exit_reason=ExitReason.SUBMITTED, submission=b"42")
+HANDED_IN = Submission(content=b"42")
+RIGHT = Grade(score=1, correct=True)
+NO_REASON = HarnessResult.model_construct(exit_reason="because", final_answer="")
+A_SET = HarnessResult.model_construct(exit_reason=ExitReason.SUBMITTED, final_answer="", extra={"a": {1, 2}})
+
+
+@pytest.mark.parametrize(
+    ("fakes", "status", "error"),
+    [
+        (
+            {"benchmark": FakeBenchmark(on_prepare=at_first_task("ready", PREPARED))},
+            Status.RUN_ERROR,
+            "prepare: prepare returned str, not a PreparedTask",
+        ),
+        (
+            {"harness": FakeHarness(result=at_first_task({"x": 1}, RESULT))},
+            Status.RUN_ERROR,
+            "agent: run returned dict, not a HarnessResult",
+        ),
+        (
+            {"harness": FakeHarness(result=at_first_task(NO_REASON, RESULT))},
+            Status.RUN_ERROR,
+            "agent: run returned a HarnessResult that is not valid: exit_reason: ",
+        ),
+        (
+            {"harness": FakeHarness(result=at_first_task(A_SET, RESULT))},
+            Status.RUN_ERROR,
+            "agent: run returned a HarnessResult that is not valid: extra.",
+        ),
+        (
+            {"benchmark": FakeBenchmark(on_collect=at_first_task({"x": 1}, HANDED_IN))},
+            Status.RUN_ERROR,
+            "collect: collect returned dict, not a Submission",
+        ),
+        (
+            {"benchmark": FakeBenchmark(on_grade=at_first_task(None, RIGHT))},
+            Status.EVAL_ERROR,
+            "grade: grade returned None, not a Grade",
+        ),
+        (
+            {"benchmark": FakeBenchmark(on_grade=at_first_task({"score": 1}, RIGHT))},
+            Status.EVAL_ERROR,
+            "grade: grade returned dict, not a Grade",
+        ),
+        (
+            {"benchmark": FakeBenchmark(on_grade=at_first_task(RIGHT.model_copy(update={"score": math.nan}), RIGHT))},
+            Status.EVAL_ERROR,
+            "grade: grade returned a Grade that is not valid: score: ",
+        ),
+    ],
+)
+async def test_a_wrong_value_from_a_plug_in_is_an_error_of_its_own_attempt_only(
+    fakes: dict[str, Any], status: Status, error: str
+) -> None:
+    world = World(**fakes)
+    outcome = await world.start(task_concurrency=1)
+    record = world.store.records[FIRST]
+
+    assert (record.status, record.score, record.error[: len(error)]) == (status, None, error)
+    assert (outcome.summary.counts.correct, outcome.summary.counts.errors) == (2, 1)
+
+
+async def test_a_sandbox_without_an_id_is_an_error_of_its_start_and_is_stopped() -> None:
+    class Nameless(FakeEnvironment):
+        @asynccontextmanager
+        async def open(self, spec: SandboxSpec, owner: SandboxOwner) -> AsyncIterator[FakeSandbox]:
+            async with super().open(spec, owner) as sandbox:
+                name = sandbox.id
+                vars(sandbox)["id"] = None
+                try:
+                    yield sandbox
+                finally:
+                    sandbox.id = name
+
+    world = World(environment=Nameless())
+    outcome = await world.start()
+
+    assert {record.failure and record.failure.stage for record in world.store.records.values()} == {Stage.START}
+    assert (outcome.summary.counts.errors, world.environment.live) == (3, {})
+
+
+async def test_what_is_nested_too_deep_to_be_kept_is_cut_and_costs_no_verdict() -> None:
+    deep: Any = 1
+    for _ in range(255):
+        deep = {"a": deep}
+    result = RESULT.model_copy(update={"extra": deep})
+    world = World(harness=FakeHarness(result=result), benchmark=FakeBenchmark(on_collect=lambda *_: submission))
+    submission = HANDED_IN.model_copy(update={"extra": deep})
+    outcome = await world.start()
+
+    assert outcome.summary.counts.correct == 3
 
 
 async def test_a_cancellation_that_nobody_asked_for_costs_one_attempt_and_no_worker() -> None:
@@ -571,6 +675,41 @@ async def test_what_moves_no_score_may_change_on_resume(change: dict[str, Any]) 
     outcome = await world.start(**change)
 
     assert outcome.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("stored", "warned"),
+    [
+        ({"request": {"model": {"name": "fake", "base_url": "http://a"}}}, ["http://a"]),
+        ({"request": {"model": {"name": "fake", "base_url": None}}}, [None]),
+        ({"request": {"model": {"name": "fake", "base_url": "http://b/***"}}}, []),
+        ({"request": {"model": "fake"}}, []),
+        ({}, []),
+    ],
+)
+async def test_a_resume_at_another_address_of_the_model_is_warned_of(
+    tmp_path: Path, stored: dict[str, Any], warned: list[str | None]
+) -> None:
+    (tmp_path / "run_info.json").write_text(json.dumps({"identity": {}, **stored}))
+    world = World(folder=tmp_path, model=FakeModel(), secrets=["secret-1234"])
+    endpoint = ModelEndpoint(name="fake", base_url="http://b/secret-1234")
+    with capture_logs() as events:
+        await world.start(model=endpoint)
+        await world.start(model=endpoint)  # nothing is left: no model is asked
+
+    found = [event for event in events if event["event"] == "model.address_changed"]
+    assert [(event["stored"], event["now"], event["log_level"]) for event in found] == [
+        (address, "http://b/***", "warning") for address in warned
+    ]
+
+
+async def test_a_run_without_a_model_has_no_address_that_could_change(tmp_path: Path) -> None:
+    stored = {"identity": {}, "request": {"model": {"name": "fake", "base_url": "http://a"}}}
+    (tmp_path / "run_info.json").write_text(json.dumps(stored))
+    with capture_logs() as events:
+        await World(folder=tmp_path).start()
+
+    assert "model.address_changed" not in [event["event"] for event in events]
 
 
 async def test_the_first_interrupt_lets_running_attempts_finish_and_starts_no_more() -> None:
