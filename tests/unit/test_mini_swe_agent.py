@@ -745,6 +745,7 @@ PROMPTS = "agent: {system_template: a, instance_template: b}\n"
         ("environment: {env: [A]}", ": environment.env: expected a valid dictionary"),
         ("environment: {env: {A: off}}", ": environment.env.A: expected a valid string"),
         ("environment: {env: {A=B: x}}", ": environment.env: 'A=B' is no name of an environment variable"),
+        ("environment: {env: {PIP_TOKEN: abcdefgh}}", ": environment.env holds a secret, which would not be masked"),
         ("model: {action_regex: 'a{99999999999}'}", "model.action_regex: 'a{99999999999}' is no regular expression"),
         (f"model: {{observation_template: '{{{{ {'(' * 9999}'}}", "observation_template: no template: nested too deep"),
         ("a: 1\nb: [", "cannot be read: line 2: expected the node content, but found"),

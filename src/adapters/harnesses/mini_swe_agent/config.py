@@ -14,6 +14,7 @@ from ....domain.errors import ConfigError
 from ....domain.local_path import local_path
 from ....domain.model import Price
 from ....domain.one_line import one_line
+from ....domain.redaction import variable_secrets
 from ....domain.sandbox import LONGEST_TIMEOUT_S, Variables
 from ....domain.suggest import did_you_mean
 from ....domain.value import Parameters, Value, first_fault
@@ -224,6 +225,11 @@ def _read(name: str) -> tuple[ConfigFile, str | None]:
         config = ConfigFile.model_validate(content)
     except ValidationError as exc:
         raise ConfigError(f"mini-swe-agent config {name!r}: {one_line(first_fault(exc))}") from None
+    if any(variable_secrets(config.environment.env or {})):
+        raise ConfigError(
+            f"mini-swe-agent config {name!r}: environment.env holds a secret, which would not be masked in results",
+            hint="give that variable as `env` of the harness's parameters",
+        )
     is_shipped = path.is_relative_to(package_folder())
     return config, None if is_shipped else hashlib.sha256(data).hexdigest()
 
