@@ -33,5 +33,6 @@ def expanded(path: Path) -> Path:
     """
     found = local_path(path)
     if found.parts and found.parts[0].startswith("~"):
-        raise ConfigError(f"{printable(str(path))}: no home folder is known for {found.parts[0]!r}")
+        message = f"{printable(str(path))}: no home folder is known for {found.parts[0]!r}"
+        raise ConfigError(message, hint="set HOME, or give a whole path")
     return found

@@ -139,7 +139,7 @@ def _text_of(path: Path, flag: str) -> str:
     except UnicodeDecodeError as exc:
         raise ConfigError(f"{flag} {printable(str(path))}: is not UTF-8 text (byte {exc.start})") from exc
     except ConfigError as exc:
-        raise ConfigError(f"{flag} {exc.message}") from exc
+        raise ConfigError(f"{flag} {exc.message}", hint=exc.hint) from exc
     except (OSError, ValueError) as exc:
         reason = getattr(exc, "strerror", None) or "cannot be read"
         raise ConfigError(f"{flag} {printable(str(path))}: {reason}") from exc

@@ -14,6 +14,7 @@ from docker.tls import TLSConfig
 from docker.utils import kwargs_from_env
 
 from ....domain.errors import ConfigError
+from ....domain.local_path import local_path
 from .errors import explanation
 
 _DEFAULT = "default"
@@ -106,7 +107,7 @@ def _context_names(contexts: Path) -> list[str]:
 
 
 def _config_folder(environ: Mapping[str, str]) -> Path:
-    return Path(environ.get("DOCKER_CONFIG") or Path(environ.get("HOME") or Path.home(), ".docker"))
+    return Path(environ.get("DOCKER_CONFIG") or Path(environ.get("HOME") or local_path("~"), ".docker"))
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ....domain.errors import ConfigError
+from ....domain.local_path import local_path
 
 SETTING = "environments.modal"
 _SETUP = "`modal setup`, or set MODAL_TOKEN_ID and MODAL_TOKEN_SECRET"
@@ -50,7 +51,7 @@ def resolve_credentials(token_id: str | None, token_secret: str | None, environ:
 def config_path(environ: Mapping[str, str]) -> Path:
     """The user's file, as the SDK finds it."""
     named = environ.get("MODAL_CONFIG_PATH")
-    return Path(named) if named else Path(environ.get("HOME") or Path.home(), ".modal.toml")
+    return Path(named) if named else Path(environ.get("HOME") or local_path("~"), ".modal.toml")
 
 
 def read_profiles(path: Path) -> dict[str, dict[str, Any]]:
