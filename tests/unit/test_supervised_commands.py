@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 from agentcompass.adapters.support.shell_supervision import Mark
-from agentcompass.adapters.support.streams import HeadAndTail
 from agentcompass.adapters.support.supervised_commands import (
     ROOT,
     Company,
+    SupervisedRun,
     ended_within,
-    exit_code_of,
     invocation_of,
     kill_until_ended,
     killed_at_limit,
@@ -28,17 +27,17 @@ from structlog.testing import capture_logs
 HOME = PurePosixPath("/app")
 
 
-class Run:
-    """A command that has printed `out`."""
+class Run(SupervisedRun):
+    """A command whose first `streams` told its exit code."""
 
-    def __init__(self) -> None:
-        self.mark = Mark()
-        self.alone = True
-        self.stdout, self.stderr = HeadAndTail(4), HeadAndTail(4)
-        self.exit_code: int | None = 3
-        self.process_code: int | None = None
-        self.ended_by_marker = True
-        self.elapsed_s = 1.5
+    process_code = None
+    elapsed_s = 1.5
+
+    def __init__(self, told: int = 3, *, streams: int = 2, process_code: int | None = None) -> None:
+        super().__init__(Mark(), 4)
+        self.process_code = process_code
+        for end in self.ends[:streams]:
+            end.feed(f"{self.mark.nonce}:{told}\n".encode())
 
 
 class Killer:
@@ -221,45 +220,33 @@ async def test_a_kill_that_fails_is_an_event_and_hides_no_cancellation() -> None
 
 
 async def _ends(run: Run, *, alive: bool = True, why_lost: str | None = None) -> int | None:
-    run.ended_by_marker = False
     await refuse_missing_end(run, lambda *_: _said("alive\n" if alive else ""), lambda: _said(why_lost))
     return run.exit_code
 
 
 async def test_a_supervisor_that_was_killed_in_a_sandbox_that_is_alive_leaves_an_exit_code() -> None:
-    run = Run()
-    run.exit_code = run.process_code = 137
-
-    assert await _ends(run) == 137
+    assert await _ends(Run(streams=0, process_code=137)) == 137
 
 
 @pytest.mark.parametrize("end", [{"alive": False}, {"why_lost": "out of memory"}], ids=str)
 async def test_a_missing_end_in_a_sandbox_that_is_ending_is_a_loss(end: Any) -> None:
-    run = Run()
-    run.exit_code = run.process_code = 137
-
     with pytest.raises(SandboxLost, match="ending|memory"):
-        await _ends(run, **end)
+        await _ends(Run(streams=0, process_code=137), **end)
 
 
-@pytest.mark.parametrize(("exit_code", "process_code"), [(None, 1), (3, None), (3, 0)])
-async def test_streams_that_ended_before_the_command_are_no_result(
-    exit_code: int | None, process_code: int | None
-) -> None:
-    run = Run()
-    run.exit_code, run.process_code = exit_code, process_code
-
+@pytest.mark.parametrize(("streams", "process_code"), [(0, 1), (1, None), (1, 0)])
+async def test_streams_that_ended_before_the_command_are_no_result(streams: int, process_code: int | None) -> None:
     with pytest.raises(SandboxFailed, match="streams"):
-        await _ends(run)
+        await _ends(Run(streams=streams, process_code=process_code))
 
 
 @pytest.mark.parametrize(
-    ("told", "process_code", "exit_code"), [(3, 0, 3), (0, 137, 0), (None, 137, 137), (None, 1, None), (None,) * 3]
+    ("streams", "process_code", "exit_code"), [(2, 0, 3), (2, 137, 3), (0, 137, 137), (0, 1, None), (0, None, None)]
 )
 def test_the_code_of_a_supervisor_that_gave_up_is_not_the_commands(
-    told: int | None, process_code: int | None, exit_code: int | None
+    streams: int, process_code: int | None, exit_code: int | None
 ) -> None:
-    assert exit_code_of(told, process_code) == exit_code
+    assert Run(streams=streams, process_code=process_code).exit_code == exit_code
 
 
 async def test_a_kill_in_a_sandbox_that_is_gone_is_quiet_and_a_bug_is_not() -> None:

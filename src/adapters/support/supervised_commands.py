@@ -3,16 +3,17 @@
 import asyncio
 import re
 import tarfile
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import PurePosixPath
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from ...domain.errors import AgentCompassError, SandboxFailed, SandboxLost
 from ...domain.sandbox import Command, ExecResult
 from .cleanup import cleaned_up
 from .shell_supervision import LONGEST_ARGUMENTS, SHELL, Invocation, Mark, found_by_killer, killer_argv, script_file
-from .streams import HeadAndTail
+from .streams import EndMarker, HeadAndTail
 
 AFTER_KILL_S = (1.0, 5.0)
 """How long a killed command's streams may take to end, after the first killer and after the second."""
@@ -33,30 +34,39 @@ ErrorOf: TypeAlias = Callable[[BaseException, str], Awaitable[AgentCompassError]
 """`error_of(failure, doing)` asks whether the sandbox is alive, too."""
 
 
-class SupervisedRun(Protocol):
-    """A command that was started with `supervised_argv`."""
+class SupervisedRun(ABC):
+    """A command that was started with `supervised_argv`: what is received of it. Its streams are fed to `ends`."""
 
-    mark: Mark
-    alone: bool
-    """Whether no other command ran in the sandbox at any time since this one began."""
-    stdout: HeadAndTail
-    stderr: HeadAndTail
-
-    @property
-    def ended_by_marker(self) -> bool:
-        """Whether both streams were received to the end of the command's first process."""
+    def __init__(self, mark: Mark, kept_bytes: int) -> None:
+        self.mark = mark
+        self.alone = True
+        """Whether no other command ran in the sandbox at any time since this one began."""
+        self.stdout, self.stderr = HeadAndTail(kept_bytes), HeadAndTail(kept_bytes)
+        self.ends = EndMarker(mark.nonce, self.stdout), EndMarker(mark.nonce, self.stderr)
 
     @property
+    @abstractmethod
     def process_code(self) -> int | None:
         """Exit code of the supervising shell; None where the provider was not asked, or does not tell."""
 
     @property
-    def exit_code(self) -> int | None:
-        """As `exit_code_of` has it."""
-
-    @property
+    @abstractmethod
     def elapsed_s(self) -> float:
         """Seconds from its start to its end, or until now."""
+
+    @property
+    def ended_by_marker(self) -> bool:
+        """Whether both streams were received to the end of the command's first process."""
+        return all(end.ended for end in self.ends)
+
+    @property
+    def exit_code(self) -> int | None:
+        """As the end line told, else as the supervising shell was killed; None where nobody knows.
+
+        A shell that ended by itself tells with its own code nothing of the command.
+        """
+        told, code = self.ends[0].status, self.process_code
+        return code if told is None and code is not None and code >= FIRST_SIGNAL else told
 
 
 def odd_variables(variables: Mapping[str, str]) -> dict[str, str]:
@@ -112,14 +122,6 @@ class Company:
             yield
         finally:
             self._running.discard(run)
-
-
-def exit_code_of(told: int | None, process_code: int | None) -> int | None:
-    """As the end line `told`, else as the supervising shell was killed; None where nobody knows.
-
-    A shell that ended by itself tells with its own code nothing of the command.
-    """
-    return process_code if told is None and process_code is not None and process_code >= FIRST_SIGNAL else told
 
 
 async def ended_within(work: "asyncio.Future[None]", run: SupervisedRun, limit_s: float) -> bool:

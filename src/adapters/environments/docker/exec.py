@@ -8,8 +8,8 @@ from typing import Any
 from docker import APIClient
 
 from ...support.shell_supervision import MARK_VARIABLE, Mark
-from ...support.streams import EndMarker, HeadAndTail
-from ...support.supervised_commands import exit_code_of
+from ...support.streams import EndMarker
+from ...support.supervised_commands import SupervisedRun
 from .engine import CutableStream, checked
 
 _CHUNK_BYTES = 64 * 1024
@@ -17,28 +17,24 @@ _HEADER_BYTES = 8
 _STDOUT, _STDERR = 1, 2
 
 
-class DockerExec:
+class DockerExec(SupervisedRun):
     """A command in a container. `run` blocks; everything else may be called from other threads."""
 
     def __init__(
         self, container: str, argv: Sequence[str], *, mark: Mark, env: dict[str, str], user: str, max_output_bytes: int
     ) -> None:
-        self.mark = mark
+        super().__init__(mark, max_output_bytes)
         self.started_at: float | None = None
         """Clock of the event loop's `time.monotonic`, when the engine was told to start it."""
         self.ended_at: float | None = None
-        self.stdout, self.stderr = HeadAndTail(max_output_bytes), HeadAndTail(max_output_bytes)
         self.inspected: dict[str, Any] | None = None
         """What the engine says of it; only when its streams ended without the end marker, or not at all."""
         self.stream = CutableStream()
         self.abandoned = False
         """Set from outside: it is not started any more."""
-        self.alone = True
-        """Set from outside: no other command ran in the container at any time since this one began."""
         self._id = ""
         self._container, self._argv, self._user = container, list(argv), user
         self._env = {**env, MARK_VARIABLE: mark.name}
-        self._ends = (EndMarker(mark.nonce, self.stdout), EndMarker(mark.nonce, self.stderr))
 
     @property
     def elapsed_s(self) -> float:
@@ -46,19 +42,9 @@ class DockerExec:
         return 0.0 if self.started_at is None else (self.ended_at or time.monotonic()) - self.started_at
 
     @property
-    def exit_code(self) -> int | None:
-        """Of the command, as the end marker told, or the end of the shell that supervises it; None when neither did."""
-        return exit_code_of(self._ends[0].status, self.process_code)
-
-    @property
     def process_code(self) -> int | None:
         """Of its first process, as the engine told; None where it was not asked or does not tell."""
         return self.inspected.get("ExitCode") if self.inspected else None
-
-    @property
-    def ended_by_marker(self) -> bool:
-        """Whether both streams were received to the end of the command's first process."""
-        return all(end.ended for end in self._ends)
 
     @property
     def never_ran(self) -> bool:
@@ -96,14 +82,14 @@ class DockerExec:
         return self.inspected is not None
 
     def _read(self, raw: Any) -> None:
-        frames = _Frames({_STDOUT: self._ends[0], _STDERR: self._ends[1]})
+        frames = _Frames({_STDOUT: self.ends[0], _STDERR: self.ends[1]})
         read_some = raw.read1 if hasattr(raw, "read1") else raw._fp.read1  # urllib3 1.26 has none of its own
         while not self.ended_by_marker:
             chunk = read_some(_CHUNK_BYTES)
             if not chunk:
                 break
             frames.feed(chunk)
-        for end in self._ends:
+        for end in self.ends:
             end.close()
 
 

@@ -13,8 +13,7 @@ from modal.io_streams import StreamReader
 from modal.stream_type import StreamType
 
 from ...support.shell_supervision import MARK_VARIABLE, Mark
-from ...support.streams import EndMarker, HeadAndTail
-from ...support.supervised_commands import FIRST_SIGNAL, exit_code_of
+from ...support.supervised_commands import FIRST_SIGNAL, SupervisedRun
 from .errors import FAILURES
 
 HELPER = {MARK_VARIABLE: "helper"}
@@ -172,22 +171,18 @@ class ModalProcess:
                 await chunks.aclose()
 
 
-class SupervisedExec:
+class SupervisedExec(SupervisedRun):
     """A command that runs under `support.shell_supervision`: its end is told by a line in both of its streams."""
 
     def __init__(
         self, argv: Sequence[str], mark: Mark, env: Mapping[str, str], limit_s: float, kept_bytes: int
     ) -> None:
-        self.mark = mark
-        self.alone = True
-        """Whether no other command ran beside it."""
-        self.stdout, self.stderr = HeadAndTail(kept_bytes), HeadAndTail(kept_bytes)
-        self._ends = (EndMarker(mark.nonce, self.stdout), EndMarker(mark.nonce, self.stderr))
+        super().__init__(mark, kept_bytes)
         self.process = ModalProcess(argv, {**env, MARK_VARIABLE: mark.name}, limit_s)
 
     async def run(self, sandbox: modal.Sandbox) -> None:
         """Start it and read both streams to its end. Raises as `ModalProcess` does."""
-        await self.process.read(sandbox, *self._ends)
+        await self.process.read(sandbox, *self.ends)
 
     @property
     def elapsed_s(self) -> float:
@@ -195,19 +190,9 @@ class SupervisedExec:
         return self.process.elapsed_s
 
     @property
-    def exit_code(self) -> int | None:
-        """As the end line told, or the end of the shell that supervises it; None where neither did."""
-        return exit_code_of(self._ends[0].status, self.process_code)
-
-    @property
     def process_code(self) -> int | None:
         """Of its first process; None where Modal was not asked, or does not tell."""
         return None if self.process.code == NO_EXIT_CODE else self.process.code
-
-    @property
-    def ended_by_marker(self) -> bool:
-        """Whether both streams were received to the end of the command's first process."""
-        return all(end.ended for end in self._ends)
 
 
 class Kept:
