@@ -18,6 +18,7 @@ from ..domain.run import RunRequest
 from ..domain.value import Parameters, first_fault
 from .catalog import Catalog, Kind, parameters_of
 from .logs import mask_from_now
+from .plugins import making
 from .run_evaluation import RunEvaluation, RunPorts
 from .specs import SpecResolver
 
@@ -81,26 +82,30 @@ def redactor_for(request: RunRequest, chosen: Chosen, environment: Environment) 
     return Redactor(secrets)
 
 
-def _environment(chosen: Chosen) -> Environment:
-    environment: Environment = chosen.environment(chosen.parameters["environment"])
-    return environment
+def _environment(chosen: Chosen, request: RunRequest) -> Environment:
+    with making(f"environment {request.environment!r}"):
+        environment: Environment = chosen.environment(chosen.parameters["environment"])
+        return environment
 
 
-def _harness(chosen: Chosen) -> Harness:
-    harness: Harness = chosen.harness(chosen.parameters["harness"])
-    return harness
+def _harness(chosen: Chosen, request: RunRequest) -> Harness:
+    with making(f"harness {request.harness!r}"):
+        harness: Harness = chosen.harness(chosen.parameters["harness"])
+        return harness
 
 
-def _benchmark(chosen: Chosen, places: Places) -> Benchmark:
-    benchmark: Benchmark = chosen.benchmark(chosen.parameters["benchmark"], places.data_dir)
-    return benchmark
+def _benchmark(chosen: Chosen, request: RunRequest, places: Places) -> Benchmark:
+    with making(f"benchmark {request.benchmark!r}"):
+        benchmark: Benchmark = chosen.benchmark(chosen.parameters["benchmark"], places.data_dir)
+        return benchmark
 
 
 def _model(chosen: Chosen, request: RunRequest) -> Model | None:
     if chosen.model is None:
         return None
-    model: Model = chosen.model(chosen.parameters["model"], request.model)
-    return model
+    with making(f"model {request.model.protocol!r}"):
+        model: Model = chosen.model(chosen.parameters["model"], request.model)
+        return model
 
 
 def _recipes(request: RunRequest, catalog: Catalog) -> Sequence[Recipe]:
@@ -181,10 +186,10 @@ class Container(containers.DeclarativeContainer):
     progress: providers.Dependency[Progress] = providers.Dependency()
     catalog = providers.Singleton(Catalog)
     chosen = providers.Singleton(choose, request, catalog)
-    environment = providers.Singleton(_environment, chosen)
+    environment = providers.Singleton(_environment, chosen, request)
     redactor = providers.Singleton(redactor_for, request, chosen, environment)
-    harness = providers.Singleton(_harness, chosen)
-    benchmark = providers.Singleton(_benchmark, chosen, places)
+    harness = providers.Singleton(_harness, chosen, request)
+    benchmark = providers.Singleton(_benchmark, chosen, request, places)
     model = providers.Singleton(_model, chosen, request)
     recipes = providers.Singleton(_recipes, request, catalog)
     specs = providers.Singleton(_specs, request, benchmark, environment, recipes)

@@ -1,9 +1,12 @@
 """Calls of adapters, which may be anybody's: whatever one of them raises is its own failure, and no end of ours."""
 
 import asyncio
+import sys
+import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
 import structlog
@@ -51,8 +54,15 @@ def returned(value: object, kind: type[V], call: str, broken: Callable[[str], Ag
     try:
         kind.model_validate(own, strict=True)
     except ValidationError as exc:
-        raise broken(f"{call} returned a {kind.__name__} that is not valid: {first_fault(exc)}") from None
-    return value
+        fault = first_fault(exc)
+    else:
+        return value
+    raise broken(f"{call} returned a {kind.__name__} that is not valid: {fault}")
+
+
+def making(adapter: str) -> AbstractContextManager[None]:
+    """Inside, an adapter is made: what breaks there is a ConfigError in one line, which calls it `adapter`."""
+    return plugin_border(lambda fault: _broken_at_start(adapter, f"making it broke: {fault}"))
 
 
 async def tasks_of(benchmark: Benchmark, named: str, selection: TaskSelection) -> Sequence[Task]:
@@ -70,7 +80,10 @@ async def tasks_of(benchmark: Benchmark, named: str, selection: TaskSelection) -
 
 
 def _broken_at_start(adapter: str, fault: str) -> ConfigError:
-    return ConfigError(f"{adapter}: {one_line(fault)}")
+    """With the place where it was raised: no log is there yet that would keep the traceback."""
+    frames = traceback.extract_tb(sys.exc_info()[2])
+    place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    return ConfigError(f"{adapter}: {one_line(fault)}{place}")
 
 
 def _is_being_cancelled() -> bool:

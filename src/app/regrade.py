@@ -13,6 +13,7 @@ from ..domain.task import GradingMode
 from .catalog import Catalog, Kind, parameters_of
 from .container import Container, Places
 from .identity import tasks_digest
+from .plugins import tasks_of
 from .running import run_to_end
 from .settings import Flags, Settings, Used, load_settings
 
@@ -77,7 +78,7 @@ def refuse_other_data(run: StoredRun, settings: Settings) -> None:
     """
     request = settings.request()
     benchmark = Container(request=request, places=Places(settings.results_dir, settings.data_dir)).benchmark()
-    tasks = asyncio.run(benchmark.load_tasks(request.selection))
+    tasks = asyncio.run(tasks_of(benchmark, request.benchmark, request.selection))
     now = {f"dataset.{name}": value for name, value in benchmark.dataset().items()}
     now["tasks_sha256"] = tasks_digest(tasks)
     then = _recorded_data(run)

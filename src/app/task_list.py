@@ -7,6 +7,7 @@ from pathlib import Path
 from ..domain.ports import Benchmark
 from ..domain.task import Task
 from .catalog import Catalog, Kind
+from .plugins import making, tasks_of
 from .settings import Flags, load_benchmark
 
 
@@ -18,5 +19,6 @@ def load_task_list(name: str, config: Sequence[Path], flags: Flags, environ: Map
     """
     catalog = Catalog()
     chosen = load_benchmark(name, config=config, flags=flags, environ=environ, catalog=catalog)
-    benchmark: Benchmark = catalog.load(Kind.BENCHMARKS, name)(chosen.parameters, chosen.data_dir)
-    return asyncio.run(benchmark.load_tasks(chosen.selection))
+    with making(f"benchmark {name!r}"):
+        benchmark: Benchmark = catalog.load(Kind.BENCHMARKS, name)(chosen.parameters, chosen.data_dir)
+    return asyncio.run(tasks_of(benchmark, name, chosen.selection))

@@ -1,6 +1,7 @@
 """Where plug-ins are called: what of theirs is their fault, and what is passed on."""
 
 import asyncio
+import re
 from pathlib import Path
 from typing import ClassVar
 
@@ -9,9 +10,9 @@ from agentcompass.app import plugins
 from agentcompass.app.plugins import closing, plugin_border, returned
 from agentcompass.domain.errors import BenchmarkBroken, HarnessFailed, ModelBusy, SandboxFailed
 from agentcompass.domain.task import Grade, Task
-from agentcompass.testing.fakes import FakeBenchmark, FakeEnvironment, FakeModel
+from agentcompass.testing.fakes import FakeBenchmark, FakeEnvironment, FakeHarness, FakeModel
 from cancelling import cancelled
-from command_line import command
+from command_line import Ended, command
 from structlog.testing import capture_logs
 
 FAKES = "agentcompass.testing.fakes"
@@ -88,11 +89,16 @@ def test_a_plug_in_may_return_a_kind_of_its_own() -> None:
     assert returned(grade, Grade, "grade", BenchmarkBroken) is grade
 
 
+def without_line(ended: Ended) -> Ended:
+    """The number of this file's line is no matter."""
+    return ended._replace(err=re.sub(r":\d+\)", ":N)", ended.err))
+
+
 @pytest.mark.parametrize(
     ("loaded", "told"),
     [
-        (ValueError("cannot parse\nmy data"), "load_tasks broke: ValueError: cannot parse my data"),
-        (SystemExit(3), "load_tasks broke: SystemExit: 3"),
+        (ValueError("cannot parse\nmy data"), "load_tasks broke: ValueError: cannot parse my data (test_plugins.py:N)"),
+        (SystemExit(3), "load_tasks broke: SystemExit: 3 (test_plugins.py:N)"),
         (None, "load_tasks returned NoneType, not a sequence of Task"),
         ([{"id": "a"}], "load_tasks, as item 1, returned dict, not a Task"),
         (
@@ -114,7 +120,39 @@ def test_a_benchmark_whose_data_do_not_load_is_one_line_and_nothing_is_started(
     words = (f"{FAKES}:FakeBenchmark", f"{FAKES}:FakeHarness", "none", "--env", f"{FAKES}:FakeEnvironment")
     ended = command("run", *words, "--results-dir", tmp_path, *flags)
 
-    assert ended == (2, "", f"error: benchmark '{FAKES}:FakeBenchmark': {told}\n")
+    assert without_line(ended) == (2, "", f"error: benchmark '{FAKES}:FakeBenchmark': {told}\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_tasks_that_do_not_load_are_one_line_where_they_are_listed_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FakeBenchmark, "load_tasks", _breaking)
+    name = f"{FAKES}:FakeBenchmark"
+
+    ended = command("tasks", name)
+
+    told = "load_tasks broke: KeyError: 'gold' (test_plugins.py:N)"
+    assert without_line(ended) == (2, "", f"error: benchmark '{name}': {told}\n")
+
+
+async def _breaking(*_: object) -> object:
+    raise KeyError("gold")
+
+
+@pytest.mark.parametrize("broken", [FakeBenchmark, FakeHarness, FakeEnvironment, FakeModel])
+def test_an_adapter_that_cannot_be_made_is_one_line_and_nothing_is_started(
+    broken: type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def breaking(*_: object) -> None:
+        raise KeyError("a\nb")
+
+    monkeypatch.setattr(broken, "__init__", breaking)
+    monkeypatch.setattr(FakeHarness, "needs_model", True)
+    kind = broken.__name__.removeprefix("Fake").lower()
+    words = (f"{FAKES}:FakeBenchmark", f"{FAKES}:FakeHarness", "m", "--env", f"{FAKES}:FakeEnvironment")
+    ended = command("run", *words, "--model-api-protocol", f"{FAKES}:FakeModel", "--results-dir", tmp_path)
+
+    told = "making it broke: KeyError: 'a\\nb' (test_plugins.py:N)"
+    assert without_line(ended) == (2, "", f"error: {kind} '{FAKES}:{broken.__name__}': {told}\n")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -127,10 +127,8 @@ def test_a_file_that_is_not_there_is_told_with_its_flag(tmp_path: Path) -> None:
 def test_a_file_of_a_user_who_is_not_there_is_told_with_its_flag() -> None:
     message = refusal(Path("~nobody-here/my.yaml"))
 
-    assert (
-        message
-        == "--config ~nobody-here/my.yaml: no home folder is known for '~nobody-here' (set HOME, or give a whole path)"
-    )
+    told = "no home folder is known for '~nobody-here' (set HOME, or give a whole path)"
+    assert message == f"--config ~nobody-here/my.yaml: {told}"
 
 
 def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
