@@ -262,7 +262,7 @@ async def test_a_build_over_its_limit_is_stopped_and_names_the_limit(
     (folder / "Dockerfile").write_text(f"{(folder / 'Dockerfile').read_text()}RUN sleep 7731\n")
     build = ImageBuild(context=folder, timeout_s=3)
 
-    with pytest.raises(SandboxStartFailed, match=r"build\.timeout_s of 3 s"):
+    with pytest.raises(SandboxBusy, match=r"build\.timeout_s of 3 s"):
         await _open_and_close(environment, SandboxSpec(build=build))
     await _no_container_runs(docker_client, "sleep 7731")
 
