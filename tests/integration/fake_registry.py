@@ -7,6 +7,7 @@ import io
 import json
 import tarfile
 import threading
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -29,6 +30,8 @@ class FakeRegistry:
     """Answers (status, code) to the next requests for a manifest."""
     wants_credentials: bool = False
     manifest_requests: int = 0
+    nonce: str = field(default_factory=lambda: uuid.uuid4().hex)
+    """Makes the image one that no engine has yet, whatever an earlier registry has left there."""
 
     def name(self, repository: str = "tool", tag: str = "latest") -> str:
         """The image, as it is to be pulled."""
@@ -40,7 +43,7 @@ class FakeRegistry:
         config = {
             "architecture": "amd64",
             "os": "linux",
-            "config": {"Cmd": ["/bin/sh"]},
+            "config": {"Cmd": ["/bin/sh"], "Labels": {"registry": self.nonce}},
             "rootfs": {"type": "layers", "diff_ids": [_digest(gzip.decompress(layer))]},
         }
         encoded = json.dumps(config).encode()
